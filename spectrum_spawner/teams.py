@@ -21,6 +21,8 @@ class Team:
     groups: frozenset[str]
     leads: frozenset[str] = frozenset()
     profiles: frozenset[str] = frozenset()
+    home_size: str | None = None
+    home_storage_class: str | None = None
     namespace: str | None = None
     gid: int | None = None
     ready: bool = False
@@ -34,6 +36,7 @@ class Team:
         metadata, spec = obj["metadata"], obj.get("spec") or {}
         status = obj.get("status") or {}
         ready = _condition(status, "Ready")
+        home = (spec.get("storage") or {}).get("home") or {}
         usage = (status.get("usage") or {}).get("gpus") or {}
         return cls(
             name=metadata["name"],
@@ -42,6 +45,8 @@ class Team:
             groups=frozenset(spec.get("groups") or [metadata["name"]]),
             leads=frozenset(spec.get("leads") or []),
             profiles=frozenset(spec.get("profiles") or []),
+            home_size=home.get("size"),
+            home_storage_class=home.get("storageClass"),
             namespace=status.get("namespace"),
             gid=status.get("gid"),
             ready=ready.get("status") == "True",

@@ -1,0 +1,19 @@
+"""Settings of every server from these images.
+
+A person's own ~/.jupyter/jupyter_server_config.py is read after this file and wins.
+"""
+
+c = get_config()  # noqa: F821 - traitlets puts it into the namespace
+
+# After a share is revoked or a token ends, the server must not go on trusting an old answer of
+# the hub for JupyterHub's default of 300 s.
+c.HubOAuth.cache_max_age = 10
+
+# Signatures of trusted notebooks: SQLite does not belong on a network file system.
+c.NotebookNotary.db_file = "/tmp/jupyter-notary.db"
+
+# Extensions come with the image; what the extension manager installed would be gone at the next
+# start. Its list would also cost 0.2 s of each start and a request to the internet.
+c.LabApp.extension_manager = "readonly"
+c.LabApp.check_for_updates_class = "jupyterlab.handlers.announcements.NeverCheckForUpdate"
+c.LabApp.news_url = None

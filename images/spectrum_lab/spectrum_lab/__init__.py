@@ -1,0 +1,7 @@
+"""What Spectrum adds to JupyterLab inside a server's pod.
+
+`server` starts the single-user server, `home` fills a new home, `tensorboard` puts TensorBoard
+into the launcher. Nothing here knows Kubernetes.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,124 @@
+"""The one-node cluster as a whole: start it, or go on where a killed start stopped; stop it."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from local.addons import (
+    COREDNS_IMAGE,
+    VOLUME_HELPER_IMAGE,
+    answers_dns,
+    apply_addons,
+    start_provisioner,
+)
+from local.archive import write_binary_archive
+from local.binaries import ensure_go_tool, ensure_kube, ensure_pause, ensure_volume_helper
+from local.cgroups import prepare_cgroups
+from local.containerd import PAUSE_IMAGE, Containerd
+from local.control_plane import ControlPlane
+from local.network import NODE_ADDRESS, prepare_network
+from local.node import NODE, Node
+from local.processes import Daemons
+from local.progress import Progress
+
+# Sockets and mounts: a short path, since that of a socket may have 107 characters at most.
+RUNTIME = Path("/run/spectrum")
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Where the built programs lie."""
+
+    kube: Path
+    containerd: Path
+    helm: Path
+    coredns: Path
+    kube_router: Path
+    local_path_provisioner: Path
+    pause: Path
+    volume_helper: Path
+
+
+def ensure_binaries(progress: Progress) -> Binaries:
+    """Build what is not in the cache, one after the other: linking takes all memory and cores."""
+    return Binaries(
+        kube=ensure_kube(progress),
+        containerd=ensure_go_tool("containerd", progress),
+        helm=ensure_go_tool("helm", progress) / "helm",
+        coredns=ensure_go_tool("coredns", progress) / "coredns",
+        kube_router=ensure_go_tool("kube-router", progress) / "kube-router",
+        local_path_provisioner=ensure_go_tool("local-path-provisioner", progress)
+        / "local-path-provisioner",
+        pause=ensure_pause(progress),
+        volume_helper=ensure_volume_helper(progress),
+    )
+
+
+class Cluster:
+    """The cluster of one state directory."""
+
+    def __init__(self, state: Path, binaries: Binaries) -> None:
+        self.state = state
+        self.binaries = binaries
+        self.daemons = Daemons(state)
+        self.plane = ControlPlane(state, binaries.kube, address=NODE_ADDRESS, daemons=self.daemons)
+        self.containerd = Containerd(state, RUNTIME, binaries.containerd, self.daemons)
+        self.node = Node(
+            state, binaries.kube, binaries.kube_router, self.plane, self.containerd, self.daemons
+        )
+
+    def start(self, progress: Progress, *, gpu_taint: bool | None = None) -> None:
+        """Start what does not run, and return once pods can be scheduled and find names.
+
+        `gpu_taint` None leaves the node's taint as it is.
+        """
+        self.state.mkdir(parents=True, exist_ok=True, mode=0o755)
+        prepare_cgroups()
+        prepare_network(self.state)
+        self.plane.prepare()
+        self.node.prepare()
+        with progress.step("starting the control plane and containerd") as step:
+            self.plane.start_etcd()
+            self.containerd.start()
+            step.wait_for("the answer of etcd", self.plane.is_etcd_healthy, timeout=60)
+            self.plane.start_apiserver()
+            step.wait_for("the answer of containerd", self.containerd.is_ready, timeout=60)
+            self._import_system_images()
+            step.awaited = "kube-apiserver to be ready"
+            self.plane.wait_until_ready()
+            self.plane.start_controller_manager()
+            self.plane.start_scheduler()
+        with progress.step("starting the node") as step:
+            since = datetime.now(UTC) if self.node.start_kubelet() else None
+            self.node.start_proxy()
+            self.node.start_fake_gpus()
+            step.wait_for(
+                f"node {NODE}, Ready and with its GPUs,",
+                lambda: self.node.is_ready(since),
+                timeout=120,
+                hint=lambda: self.daemons.read_last_line("kubelet"),
+            )
+            self.node.label()
+            if gpu_taint is not None:
+                self.node.set_gpu_taint(gpu_taint)
+            self.node.start_policy_enforcer()
+        with progress.step("starting DNS and storage") as step:
+            apply_addons(self.plane.api)
+            start_provisioner(
+                self.state,
+                self.binaries.local_path_provisioner,
+                self.plane.kubeconfig,
+                self.daemons,
+            )
+            step.wait_for("the answer of the cluster's DNS", answers_dns, timeout=120)
+
+    def _import_system_images(self) -> None:
+        for reference, binary in (
+            (PAUSE_IMAGE, self.binaries.pause),
+            (COREDNS_IMAGE, self.binaries.coredns),
+            (VOLUME_HELPER_IMAGE, self.binaries.volume_helper),
+        ):
+            archive = binary.with_name(f"{binary.parent.name}.tar")
+            write_binary_archive(archive, reference, binary)
+            if not self.containerd.is_loaded(archive, reference):
+                self.containerd.import_archive(archive, reference)

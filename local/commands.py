@@ -1,0 +1,41 @@
+"""Other programs' commands, run to their end."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from local.errors import Refusal
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    environment: Mapping[str, str] | None = None,
+    text: str | None = None,
+) -> str:
+    """Run the command and return what it printed; a failure is a Refusal with its last line."""
+    words = [str(word) for word in command]
+    try:
+        result = subprocess.run(
+            words,
+            env={**os.environ, **(environment or {})},
+            input=text,
+            stdin=subprocess.DEVNULL if text is None else None,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise Refusal(f"{words[0]} is missing") from None
+    if result.returncode != 0:
+        lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
+        name = " ".join([Path(words[0]).name, *words[1:3]])
+        raise Refusal(f"{name} failed: {lines[-1] if lines else 'no message'}")
+    return result.stdout
+
+
+def succeeds(command: Sequence[str | Path]) -> bool:
+    """Tell whether the command exits with 0, whatever it prints."""
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0

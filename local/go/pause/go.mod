@@ -1,0 +1,3 @@
+module spectrum/local/pause
+
+go 1.26.0

@@ -1,0 +1,3 @@
+module spectrum/local/volume-helper
+
+go 1.26.0

@@ -1,0 +1,39 @@
+"""Who listens on a TCP port of this machine."""
+
+from pathlib import Path
+
+_LISTEN = "0A"
+
+
+def find_listener(port: int) -> tuple[int, str] | None:
+    """Return pid and command of a process that listens on the port; None when it is free.
+
+    The pid is 0 when the process cannot be seen, as that of another user or namespace.
+    """
+    sockets = {
+        fields[9]
+        for table in ("tcp", "tcp6")
+        for fields in _read_table(Path("/proc/net") / table)
+        if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port
+    }
+    if not sockets:
+        return None
+    for process in Path("/proc").glob("[0-9]*"):
+        if _holds_socket(process, sockets):
+            return int(process.name), (process / "comm").read_text().strip()
+    return 0, "an unknown process"
+
+
+def _read_table(path: Path) -> list[list[str]]:
+    try:
+        return [line.split() for line in path.read_text().splitlines()[1:]]
+    except FileNotFoundError:
+        return []
+
+
+def _holds_socket(process: Path, sockets: set[str]) -> bool:
+    try:
+        targets = [str(link.readlink()) for link in (process / "fd").iterdir()]
+    except OSError:
+        return False
+    return any(f"socket:[{inode}]" in targets for inode in sockets)

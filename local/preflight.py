@@ -1,0 +1,67 @@
+"""What must hold before a cluster is started; each refusal is one line that says what to do."""
+
+import os
+import platform
+import shutil
+from pathlib import Path
+
+from local.control_plane import Ports
+from local.errors import Refusal
+from local.listeners import find_listener
+from local.processes import Daemons
+
+NODE_PORT = 30080
+FREE_BYTES = 15 * 10**9
+# port → process of the cluster that listens there
+PORTS = {
+    Ports.apiserver: "kube-apiserver",
+    Ports.etcd: "etcd",
+    Ports.etcd_peer: "etcd",
+    Ports.controller_manager: "kube-controller-manager",
+    Ports.scheduler: "kube-scheduler",
+    10248: "kubelet",
+    10250: "kubelet",
+    10249: "kube-proxy",
+    10256: "kube-proxy",
+    NODE_PORT: "",
+}
+
+
+def check_machine() -> None:
+    """Refuse anything but root on a 64-bit x86 Linux."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        found = f"{platform.system()} on {platform.machine()}"
+        raise Refusal(f"the local cluster needs Linux on x86_64, and this is {found}")
+    if os.geteuid() != 0:
+        raise Refusal("the local cluster needs root: run it again with sudo")
+
+
+def check_tools() -> None:
+    """Refuse when a tool that no Debian package brings is missing."""
+    if shutil.which("go") is None:
+        raise Refusal(
+            "go is missing: install Go 1.26 or newer (https://go.dev/dl) and put it on PATH"
+        )
+
+
+def check_space(*directories: Path, needed: int = FREE_BYTES) -> None:
+    for directory in directories:
+        existing = next(path for path in (directory, *directory.parents) if path.exists())
+        free = shutil.disk_usage(existing).free
+        if free < needed:
+            raise Refusal(
+                f"{existing} has {free / 1e9:.1f} GB free, and {needed / 1e9:.0f} GB are needed: "
+                "free some, or choose other disks with SPECTRUM_CACHE and SPECTRUM_STATE"
+            )
+
+
+def check_ports(daemons: Daemons) -> None:
+    """Refuse when somebody else listens on a port of the cluster."""
+    for port, owner in PORTS.items():
+        listener = find_listener(port)
+        if listener is None:
+            continue
+        pid, command = listener
+        record = daemons.find_record(owner) if owner else None
+        if record is None or record.pid != pid:
+            raise Refusal(f"port {port} is taken by {command} (pid {pid}): stop it and run again")

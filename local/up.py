@@ -1,0 +1,168 @@
+"""`local/up`: from nothing to a Spectrum that a browser can open."""
+
+import json
+import shutil
+import tempfile
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from local.binaries import ensure_go_tool, ensure_kube
+from local.cluster import Cluster, ensure_binaries
+from local.commands import run
+from local.errors import Refusal
+from local.images import REPOSITORY, build_all
+from local.kubectl import Kubectl
+from local.packages import ensure_packages
+from local.paths import CHECKOUT, find_cache, find_state
+from local.preflight import (
+    FREE_BYTES,
+    NODE_PORT,
+    check_machine,
+    check_ports,
+    check_space,
+    check_tools,
+)
+from local.processes import Daemons
+from local.progress import Progress
+from local.release import USED_IMAGES, Release, make_image_values
+
+DEMO_VALUES = CHECKOUT / "local" / "values.yaml"
+ADDRESS = f"http://127.0.0.1:{NODE_PORT}/"
+
+
+@dataclass(frozen=True)
+class ExistingCluster:
+    """A cluster that somebody else runs; images come from `registry` when it is given."""
+
+    kubeconfig: Path
+    context: str | None
+    registry: str | None
+
+
+def start_cluster(progress: Progress, *, gpu_taint: bool | None = None) -> Cluster:
+    """Start the one-node cluster, or what of it does not run; None leaves the taint as it is."""
+    state, cache = find_state(), find_cache()
+    check_machine()
+    check_tools()
+    # Most of it is filled by the first start.
+    started_before = (state / "kubeconfig").exists()
+    check_space(cache, state, needed=FREE_BYTES // 5 if started_before else FREE_BYTES)
+    check_ports(Daemons(state))
+    ensure_packages("debian", progress)
+    cluster = Cluster(state, ensure_binaries(progress))
+    cluster.start(progress, gpu_taint=gpu_taint)
+    return cluster
+
+
+def load_images(cluster: Cluster, progress: Progress) -> Path:
+    """Build and load Spectrum's images; return the file of chart values that name them."""
+    references = {}
+    for reference, archive in build_all(find_cache(), progress.say).items():
+        name, tag = _split_archive(archive)
+        if name not in USED_IMAGES:
+            continue
+        references[name] = f"{REPOSITORY}/{name}:{tag}"
+        if cluster.containerd.is_loaded(archive, reference):
+            continue
+        with progress.step(f"loading image {name}") as step:
+            step.awaited = f"ctr to import {archive.stat().st_size / 1e6:.0f} MB"
+            cluster.containerd.import_archive(archive, reference, references[name])
+    return _write_image_values(cluster.state / "image-values.json", references)
+
+
+def install_demo(
+    cluster: Cluster, values: Sequence[Path], images: Path, progress: Progress
+) -> None:
+    """Install the chart with the demo's teams and accounts and wait until a browser can come."""
+    release = make_release(cluster)
+    release.forget_killed_helm()
+    release.install([DEMO_VALUES, images, *values], progress)
+    release.wait_until_ready(progress)
+    with progress.step(f"asking {ADDRESS}") as step:
+        step.wait_for("the hub's answer", answers_health, timeout=60)
+    _say_how_to_enter(release, ADDRESS, progress)
+
+
+def make_release(cluster: Cluster, namespace: str = "spectrum") -> Release:
+    program = (str(cluster.binaries.kube), "kubectl")
+    kubectl = Kubectl(program, cluster.plane.kubeconfig)
+    return Release(cluster.binaries.helm, kubectl, namespace)
+
+
+def answers_health(address: str = ADDRESS) -> bool:
+    """Tell whether the hub answers at the address."""
+    try:
+        with urllib.request.urlopen(f"{address}hub/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def install_on(existing: ExistingCluster, values: Sequence[Path], progress: Progress) -> None:
+    """Install the chart on a cluster that exists; its images must be where that can pull them."""
+    helm = shutil.which("helm") or ensure_go_tool("helm", progress) / "helm"
+    kubectl = shutil.which("kubectl")
+    program = (kubectl,) if kubectl else (str(ensure_kube(progress)), "kubectl")
+    release = Release(Path(helm), Kubectl(program, existing.kubeconfig, existing.context))
+    release.kubectl("version")
+    with tempfile.TemporaryDirectory(prefix="spectrum-") as directory:
+        images = []
+        if existing.registry:
+            images = [_push_images(existing.registry, Path(directory), progress)]
+        release.install([*images, *values], progress)
+    release.wait_until_ready(progress)
+    progress.say(release.read_notes().strip())
+
+
+def _push_images(registry: str, directory: Path, progress: Progress) -> Path:
+    check_machine()
+    ensure_packages("debian", progress)
+    buildah = ["buildah", "--root", str(directory / "root"), "--runroot", str(directory / "run")]
+    references = {}
+    for archive in build_all(find_cache(), progress.say).values():
+        name, tag = _split_archive(archive)
+        if name not in USED_IMAGES:
+            continue
+        references[name] = f"{registry}/{name}:{tag}"
+        with progress.step(f"pushing {references[name]}") as step:
+            step.awaited = f"buildah to send {archive.stat().st_size / 1e6:.0f} MB"
+            image = run([*buildah, "pull", "-q", f"docker-archive:{archive}"]).split()[-1]
+            run([*buildah, "push", "-q", image, f"docker://{references[name]}"])
+            run([*buildah, "rmi", "--force", image])
+    return _write_image_values(directory / "image-values.json", references)
+
+
+def _split_archive(archive: Path) -> tuple[str, str]:
+    """Return the image's name and the hash of its build from an archive's file name."""
+    name, _, tag = archive.stem.rpartition("-")
+    if not name:
+        raise Refusal(f"{archive} is not called <image>-<hash>.tar")
+    return name, tag
+
+
+def _write_image_values(path: Path, references: dict[str, str]) -> Path:
+    text = json.dumps(make_image_values(references), indent=2, sort_keys=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+    return path
+
+
+def _say_how_to_enter(release: Release, address: str, progress: Progress) -> None:
+    auth, secret = release.read_values()["auth"], release.read_secret()
+    people: dict[str, list[str]] = {name: [] for name in auth["users"]}
+    for group, members in auth["groups"].items():
+        for name in members:
+            people.setdefault(name, []).append(group)
+    accounts = "; ".join(
+        f"{name} ({', '.join(groups) or 'no team'})" for name, groups in sorted(people.items())
+    )
+    progress.say(f"Spectrum is up: {address}")
+    progress.say(f"  people: {accounts}")
+    progress.say(f"  their password: {secret['userPassword']}")
+    progress.say(f"  administrators: {', '.join(auth['admins'])}")
+    progress.say(f"  their password: {secret['adminPassword']}")
+    progress.say(
+        f"  kubectl: {' '.join([*release.kubectl.program, *release.kubectl.make_options()])}"
+    )

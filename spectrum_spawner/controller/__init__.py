@@ -1,0 +1,12 @@
+"""The team controller: `python -m spectrum_spawner.controller`.
+
+It turns each `Team` into a namespace with quota, limits, network policy and the hub's role, puts
+back whatever is changed or deleted there, allocates the team's gid, reports in the Team's status,
+and publishes how many GPUs the cluster has and how many are free. It is the only process of
+Spectrum with rights on the whole cluster.
+
+`settings` says what it was told, `objects` and `status` build manifests, `ownership` decides
+whose a namespace is and `drift` whether an object is as it should be (all four are pure);
+`capacity` counts GPUs and `gids` hands out group ids; `reconcile` does one team, `work` says
+which and when; `crd` keeps the Team definition current; `handlers` is where kopf calls in.
+"""

@@ -1,0 +1,135 @@
+"""How many GPUs the cluster has and how many are free. Pure: trimmed nodes and pods in.
+
+Every pod on the cluster counts, whoever made it: what a node's kubelet and the scheduler count is
+what the next pod will meet.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spectrum_spawner import names
+from spectrum_spawner.controller.drift import quantity
+from spectrum_spawner.inventory import GPUs, Inventory
+
+# Pods that hold what they asked for: bound to a node and not at their end.
+HOLDING_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """What is kept of a node. `usable`: ready and not cordoned."""
+
+    name: str
+    product: str
+    usable: bool
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """What is kept of a pod: which node it is on and what it holds there."""
+
+    namespace: str
+    node: str
+    held: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_HOLDER = Holder(namespace="", node="")  # shared by all pods without accelerators
+
+
+def make_node_trim(accelerators: Iterable[str]) -> Callable[[Mapping[str, Any]], Node]:
+    """A function that keeps of a Node object what `count` needs."""
+    wanted = frozenset(accelerators)
+
+    def trim(node: Mapping[str, Any]) -> Node:
+        metadata, status = node["metadata"], node.get("status") or {}
+        conditions = {c["type"]: c["status"] for c in status.get("conditions") or []}
+        return Node(
+            name=metadata["name"],
+            product=(metadata.get("labels") or {}).get(names.GPU_PRODUCT_LABEL, ""),
+            usable=conditions.get("Ready") == "True"
+            and not (node.get("spec") or {}).get("unschedulable", False),
+            capacity=_pick(status.get("capacity"), wanted),
+            allocatable=_pick(status.get("allocatable"), wanted),
+        )
+
+    return trim
+
+
+def make_pod_trim(accelerators: Iterable[str]) -> Callable[[Mapping[str, Any]], Holder]:
+    """A function that keeps of a Pod object what `count` needs."""
+    wanted = frozenset(accelerators)
+
+    def trim(pod: Mapping[str, Any]) -> Holder:
+        held = requested(pod["spec"], wanted)
+        if not held:
+            return NO_HOLDER
+        node = pod["spec"].get("nodeName", "")
+        return Holder(namespace=pod["metadata"]["namespace"], node=node, held=held)
+
+    return trim
+
+
+def requested(spec: Mapping[str, Any], accelerators: Iterable[str]) -> dict[str, int]:
+    """Accelerators that a pod needs at a time, as the scheduler counts.
+
+    Init containers run one after the other, each beside the sidecars that began before it; the
+    containers run together, beside all sidecars.
+    """
+    wanted = frozenset(accelerators)
+    sidecars: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for container in spec.get("initContainers") or []:
+        own = Counter(_of_container(container, wanted))
+        most |= sidecars + own
+        if container.get("restartPolicy") == "Always":
+            sidecars += own
+    together = sum((Counter(_of_container(c, wanted)) for c in spec["containers"]), sidecars)
+    return dict(most | together)
+
+
+def count(
+    nodes: Iterable[Node], holders: Iterable[Holder], team_of: Mapping[str, str]
+) -> Inventory:
+    """The inventory. `team_of` gives the team of each team namespace of this hub.
+
+    `total` is what nodes register (capacity), so that a node or device plugin that restarts does
+    not make a request look as if it could never fit; `free` is what may be allocated on usable
+    nodes and is not held.
+    """
+    held_on: dict[str, Counter[str]] = {}
+    teams: dict[str, Counter[str]] = {}
+    for holder in holders:
+        held_on.setdefault(holder.node, Counter()).update(holder.held)
+        if holder.namespace in team_of and holder.held:
+            teams.setdefault(team_of[holder.namespace], Counter()).update(holder.held)
+    total: Counter[tuple[str, str]] = Counter()
+    free: Counter[tuple[str, str]] = Counter()
+    for node in nodes:
+        held = held_on.get(node.name, Counter())
+        for resource, number in node.capacity.items():
+            total[resource, node.product] += number
+            if node.usable:
+                left = node.allocatable.get(resource, 0) - held[resource]
+                free[resource, node.product] += max(0, left)
+    gpus = (
+        GPUs(resource=resource, product=product, total=number, free=free[resource, product])
+        for (resource, product), number in total.items()
+    )
+    by_name = {team: dict(sorted(held.items())) for team, held in sorted(teams.items())}
+    return Inventory(gpus=tuple(sorted(gpus)), teams=by_name)
+
+
+def _of_container(container: Mapping[str, Any], wanted: frozenset[str]) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    return _pick({**(resources.get("limits") or {}), **(resources.get("requests") or {})}, wanted)
+
+
+def _pick(resources: Mapping[str, Any] | None, wanted: frozenset[str]) -> dict[str, int]:
+    picked = {
+        name: int(quantity(value)) for name, value in (resources or {}).items() if name in wanted
+    }
+    return {name: value for name, value in picked.items() if value > 0}

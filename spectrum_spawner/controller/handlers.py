@@ -1,0 +1,149 @@
+"""Where kopf calls in: begin, end, and "something happened to this Team".
+
+Teams are watched by kopf's plain events, which need neither finalizers (a Team can always be
+deleted, also without a controller) nor bookkeeping annotations.
+"""
+
+import asyncio
+import dataclasses
+import itertools
+import logging
+from typing import Any
+
+import kopf
+
+from spectrum_spawner import names
+from spectrum_spawner.controller.cluster import Cluster
+from spectrum_spawner.controller.crd import ensure_definition
+from spectrum_spawner.controller.gids import Gids
+from spectrum_spawner.controller.publish import Publisher
+from spectrum_spawner.controller.reconcile import TEAMS_VERSION, Reconciler
+from spectrum_spawner.controller.settings import Settings, add_networks
+from spectrum_spawner.controller.work import Work
+from spectrum_spawner.kube import (
+    Client,
+    KubeError,
+    NotFound,
+    collection,
+    item,
+    load_configuration,
+    persist,
+)
+
+# Everything is looked at again after this many seconds, should an event ever have been missed.
+RESYNC = 600
+
+_log = logging.getLogger("spectrum.controller")
+
+
+class Controller:
+    """The parts of the controller, wired; `start` and `close` are its life."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Raises DefinitionMissing if the cluster has no Teams at all."""
+        configuration = await load_configuration()
+        self._client, self._watching = Client(configuration), Client(configuration)
+        await persist(lambda: ensure_definition(self._client))
+        self.work = Work(self._reconcile)
+        self._cluster = Cluster(self._watching, self.settings.hub_namespace, on_team=self.work.add)
+        gids = Gids(self._client, self.settings)
+        self._reconciler = Reconciler(self._client, self._cluster, gids, self.settings)
+        await persist(self._shut_out_api_server)
+        self._publisher = Publisher(self._watching, self._cluster, self.settings)
+        self._cluster.start()
+        self._publisher.start()
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._publisher.run()),
+            loop.create_task(self._resync()),
+        ]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.work.close()
+        await self._publisher.close()
+        await self._cluster.close()
+        await self._watching.close()
+        await self._client.close()
+
+    def check(self) -> None:
+        """Raises RuntimeError if a part that must run for ever has ended."""
+        ended = [task for task in self._tasks if task.done()]
+        if ended:
+            raise RuntimeError(f"{len(ended)} parts of the controller have ended")
+
+    async def _reconcile(self, team: str) -> None:
+        await self._reconciler.reconcile(team)
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(RESYNC)
+            try:
+                await self._shut_out_api_server()
+                await self._add_all()
+            except KubeError as error:
+                _log.warning("not everything could be looked at again: %s", error)
+
+    async def _add_all(self) -> None:
+        path = collection(TEAMS_VERSION, names.TEAM_PLURAL, namespace=self.settings.hub_namespace)
+        for team in (await self._client.list(path))["items"]:
+            self.work.add(team["metadata"]["name"])
+        for team in set(self._cluster.team_of().values()):
+            self.work.add(team)
+
+    async def _shut_out_api_server(self) -> None:
+        """Keep the addresses of the Kubernetes API out of the "internet" of the policies.
+
+        On some clusters they are public ones.
+        """
+        path = item("discovery.k8s.io/v1", "endpointslices", "kubernetes", namespace="default")
+        try:
+            endpoints = (await self._client.get(path)).get("endpoints") or []
+        except NotFound:
+            return
+        addresses = sorted({a for endpoint in endpoints for a in endpoint["addresses"]})
+        network = self.settings.network
+        closed = add_networks(network.internet_except, addresses)
+        self._reconciler.settings = dataclasses.replace(
+            self.settings, network=dataclasses.replace(network, internet_except=closed)
+        )
+
+
+def make_registry(controller: Controller) -> kopf.OperatorRegistry:
+    """The handlers of one controller, apart from kopf's global registry."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    def on_login(**facts: Any) -> kopf.ConnectionInfo | None:
+        in_pod = kopf.login_with_service_account(**facts)
+        return in_pod or kopf.login_with_kubeconfig(**facts)
+
+    # kopf would repeat what fails; a controller that cannot start says so and ends instead
+    @kopf.on.startup(registry=registry, errors=kopf.ErrorsMode.PERMANENT)
+    async def on_startup(settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.posting.enabled = False
+        settings.scanning.disabled = True  # one kind, in one namespace, known beforehand
+        settings.watching.server_timeout = 300
+        settings.networking.error_backoffs = itertools.repeat(5)  # an outage is sat out
+        await controller.start()
+
+    @kopf.on.cleanup(registry=registry)
+    async def on_cleanup(**_: Any) -> None:
+        await controller.close()
+
+    @kopf.on.probe(id="controller", registry=registry, errors=kopf.ErrorsMode.PERMANENT)
+    async def on_probe(**_: Any) -> str:
+        controller.check()
+        return "ok"
+
+    @kopf.on.event(names.API_GROUP, names.API_VERSION, names.TEAM_PLURAL, registry=registry)
+    async def on_team(name: str, **_: Any) -> None:
+        controller.work.add(name)
+
+    return registry

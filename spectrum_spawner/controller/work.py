@@ -1,0 +1,71 @@
+"""Which team has to be looked at, and when."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from spectrum_spawner.kube import Backoff
+
+_log = logging.getLogger("spectrum.controller")
+
+LONGEST_RETRY = 60.0  # seconds between two tries of a team that keeps failing
+SETTLE = 0.05  # seconds in which further changes of the same team join one look
+
+
+class Work:
+    """Calls `do(key)` for every key that was added.
+
+    - At most one call a key at a time; different keys run side by side.
+    - Adding a key that already waits changes nothing; adding one whose call is running makes it
+      run once more afterwards. So after the last `add` there is always a whole call.
+    - A call that raises is repeated, after a pause that doubles up to `LONGEST_RETRY`; adding the
+      key again cuts the pause short.
+    """
+
+    def __init__(self, do: Callable[[str], Awaitable[None]]) -> None:
+        self._do = do
+        self._wanted: dict[str, asyncio.Event] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def add(self, key: str) -> None:
+        """Have `do(key)` called soon; needs a running event loop."""
+        self._wanted.setdefault(key, asyncio.Event()).set()
+        if key not in self._tasks:
+            self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key))
+
+    async def close(self) -> None:
+        """Cancel what runs and forget what waits."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, key: str) -> None:
+        wanted, backoff = self._wanted[key], Backoff(longest=LONGEST_RETRY)
+        try:
+            while wanted.is_set():
+                await asyncio.sleep(SETTLE)
+                wanted.clear()
+                if await self._succeeds(key):
+                    backoff.reset()
+                    continue
+                await _wait(wanted, backoff.next())
+                wanted.set()
+        finally:
+            del self._tasks[key], self._wanted[key]
+
+    async def _succeeds(self, key: str) -> bool:
+        try:
+            await self._do(key)
+        except Exception as error:
+            _log.warning("team %s: %s: %s; will be tried again", key, type(error).__name__, error)
+            return False
+        return True
+
+
+async def _wait(event: asyncio.Event, timeout: float) -> None:
+    try:
+        async with asyncio.timeout(timeout):
+            await event.wait()
+    except TimeoutError:
+        pass

@@ -1,0 +1,68 @@
+"""What the state of a pod means for the person who waits for it. Pure."""
+
+from spectrum_spawner.inventory import Inventory
+from spectrum_spawner.pods import Pod
+from spectrum_spawner.profiles import Profile
+
+PULL_FAILS = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")
+_HOPELESS = {
+    "InvalidImageName": "its image name is invalid",
+    "ErrImageNeverPull": "its image is not on the node and may not be pulled",
+    "CreateContainerConfigError": "its configuration refers to something that does not exist",
+    "CreateContainerError": "the node could not create its container",
+    "RunContainerError": "the node could not run its container",
+}
+
+
+def why_hopeless(pod: Pod) -> str:
+    """A sentence if the pod cannot become ready any more, else ""."""
+    if pod.deleting:
+        return "The server's pod was deleted while it was starting: try again."
+    if pod.ended:
+        return f"Your server ended while it was starting: {why_ended(pod)}."
+    if pod.waiting in _HOPELESS:
+        detail = f" ({pod.waiting_message})" if pod.waiting_message else ""
+        return (
+            f"Your server cannot start, because {_HOPELESS[pod.waiting]}{detail}: "
+            "ask a cluster administrator."
+        )
+    return ""
+
+
+def why_ended(pod: Pod) -> str:
+    """In words what ended a server's container."""
+    reasons = {
+        "OOMKilled": "it used more memory than its profile allows (OOMKilled)",
+        "Evicted": "the node evicted it",
+        "Completed": "it ended by itself",
+        "DeadlineExceeded": "its time was over",
+    }
+    why = reasons.get(pod.exit_reason) or pod.exit_reason or "for an unknown reason"
+    code = f", exit code {pod.exit_code}" if pod.exit_code else ""
+    detail = f": {pod.exit_message}" if pod.exit_message else ""
+    return f"{why}{code}{detail}"
+
+
+def why_waiting(pod: Pod | None) -> str:
+    """In words what a pod that is not ready waits for."""
+    if pod is None:
+        return "the cluster has not shown its pod"
+    if pod.unschedulable:
+        return f"no node could take it ({pod.unschedulable})"
+    if pod.waiting:
+        return f"it is still at {pod.waiting} {pod.waiting_message}".rstrip()
+    return "it is still starting" if pod.scheduled else "it was not scheduled"
+
+
+def why_never_fits(profile: Profile, inventory: Inventory) -> str:
+    """A sentence if the cluster has fewer GPUs than one server of a profile needs, else ""."""
+    if not profile.gpu:
+        return ""
+    total = inventory.total(profile.gpu_resource, profile.gpu_product)
+    if total is None or profile.gpu <= total:
+        return ""
+    kind = f"{profile.gpu_resource} {profile.gpu_product}".rstrip()
+    return (
+        f"Profile {profile.title} needs {profile.gpu} {kind}, and the cluster has {total}: "
+        "choose another profile or ask a cluster administrator."
+    )

@@ -1,0 +1,58 @@
+"""Whose an object is: the full names, as annotations, compared before the object is touched."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spectrum_spawner import names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """Owner of a server or, with `server` None, of a home that all servers of a person share.
+
+    All are full names, never slugs: two owners whose objects have the same name still differ.
+    """
+
+    hub: str
+    team: str
+    user: str
+    server: str | None = None
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> "Owner":
+        """The owner that an object names; of an object without our annotations, nobody."""
+        found = obj["metadata"].get("annotations") or {}
+        return cls(
+            hub=found.get(names.ANNOTATION_HUB, ""),
+            team=found.get(names.ANNOTATION_TEAM, ""),
+            user=found.get(names.ANNOTATION_USER, ""),
+            server=found.get(names.ANNOTATION_SERVER),
+        )
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        server = {} if self.server is None else {names.ANNOTATION_SERVER: self.server}
+        return {
+            names.ANNOTATION_HUB: self.hub,
+            names.ANNOTATION_TEAM: self.team,
+            names.ANNOTATION_USER: self.user,
+            **server,
+        }
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """For selectors only; a label proves nothing."""
+        server = {} if self.server is None else {names.LABEL_SERVER: _slug_or_empty(self.server)}
+        return {
+            names.LABEL_NAME: "spectrum",
+            names.LABEL_MANAGED_BY: names.MANAGED_BY,
+            names.LABEL_HUB: self.hub,
+            names.LABEL_TEAM: names.slug(self.team),
+            names.LABEL_USER: names.slug(self.user),
+            **server,
+        }
+
+
+def _slug_or_empty(name: str) -> str:
+    return names.slug(name) if name else ""

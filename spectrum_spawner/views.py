@@ -1,0 +1,133 @@
+"""What one hub sees of the cluster: teams, GPU inventory, and the pods of each team namespace.
+
+All spawners of a hub share these views. They belong to the event loop they were made in.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from spectrum_spawner import kube, names, pods
+from spectrum_spawner.inventory import Inventory
+from spectrum_spawner.kube import Client, Object
+from spectrum_spawner.pods import Pod
+from spectrum_spawner.teams import Team
+from spectrum_spawner.watch import View
+
+_log = logging.getLogger("spectrum.views")
+
+
+class Views:
+    """The views of the hub in one namespace, and the client for its other requests."""
+
+    def __init__(self, hub_namespace: str) -> None:
+        self.hub_namespace = hub_namespace
+        self.client = Client()
+        self._watching = Client()
+        self._pods: dict[str, View[Pod]] = {}
+        self.teams: View[Team] = View(
+            self._watching,
+            kube.collection(
+                f"{names.API_GROUP}/{names.API_VERSION}",
+                names.TEAM_PLURAL,
+                namespace=hub_namespace,
+            ),
+            trim=Team.from_object,
+            on_change=self._on_team,
+        )
+        self._inventory: View[Inventory] = View(
+            self._watching,
+            kube.collection("v1", "configmaps", namespace=hub_namespace),
+            trim=_read_inventory,
+            # rights on one name cover list and watch only with this selector
+            field_selector=f"metadata.name={names.INVENTORY}",
+        )
+        self.teams.start()
+        self._inventory.start()
+        self._keeper = asyncio.get_running_loop().create_task(self._close_at_the_end())
+
+    @classmethod
+    def shared(cls, hub_namespace: str) -> "Views":
+        """The views of this hub in the running event loop, made at the first call."""
+        of_loop = _shared.setdefault(asyncio.get_running_loop(), {})
+        if hub_namespace not in of_loop:
+            of_loop[hub_namespace] = cls(hub_namespace)
+        return of_loop[hub_namespace]
+
+    @classmethod
+    async def close_shared(cls) -> None:
+        """Close what `shared` made in the running event loop; the next call makes it anew."""
+        for views in _shared.pop(asyncio.get_running_loop(), {}).values():
+            await views.close()
+
+    @property
+    def inventory(self) -> Inventory:
+        return self._inventory.get(names.INVENTORY) or Inventory.UNKNOWN
+
+    def pods(self, namespace: str) -> View[Pod]:
+        """The servers of this hub in a namespace, watched from the first call on."""
+        if namespace not in self._pods:
+            view = View(
+                self._watching,
+                kube.collection("v1", "pods", namespace=namespace),
+                trim=pods.trim,
+                label_selector=(
+                    f"{names.LABEL_HUB}={self.hub_namespace},"
+                    f"{names.LABEL_COMPONENT}={names.COMPONENT_SERVER}"
+                ),
+            )
+            view.start()
+            self._pods[namespace] = view
+        return self._pods[namespace]
+
+    def events(
+        self, namespace: str, field_selector: str, on_event: Callable[[Object], None]
+    ) -> View[Object]:
+        """Events about one object, from the first to those still to come; the caller closes it."""
+        view: View[Object] = View(
+            self._watching,
+            kube.collection("v1", "events", namespace=namespace),
+            trim=_trim_event,
+            field_selector=field_selector,
+            on_change=lambda _key, _old, new: on_event(new) if new is not None else None,
+        )
+        view.start()
+        return view
+
+    async def close(self) -> None:
+        views: list[View[Any]] = [self.teams, self._inventory, *self._pods.values()]
+        for view in views:
+            await view.close()
+        await self._watching.close()
+        await self.client.close()
+        if self._keeper is not asyncio.current_task():
+            self._keeper.cancel()
+
+    async def _close_at_the_end(self) -> None:
+        """A hub that ends cancels all tasks; this one then closes the connections."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.close()
+
+    def _on_team(self, _key: str, _old: Team | None, team: Team | None) -> None:
+        # watched before the first start, so that a start need not wait for it
+        if team is not None and team.ready and team.namespace:
+            self.pods(team.namespace)
+
+
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Views]] = WeakKeyDictionary()
+
+
+def _read_inventory(obj: Object) -> Inventory:
+    try:
+        return Inventory.from_json((obj.get("data") or {})[names.INVENTORY_KEY])
+    except (KeyError, ValueError) as error:
+        _log.error("ConfigMap %s cannot be read: %r", names.INVENTORY, error)
+        return Inventory.UNKNOWN
+
+
+def _trim_event(obj: Object) -> Object:
+    return {key: obj.get(key) for key in ("reason", "type", "message")}

@@ -1,0 +1,197 @@
+"""Everything that the chart makes, whole, and what holds for all of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from spectrum_spawner import names
+from tests.chart.helm import ACCEPTED, Helm, mask, merge
+
+GOLDEN = Path(__file__).parent / "golden"
+
+TEAMS = {
+    "auth": {"groups": {"flight": ["alice"], "ops": ["alice", "bob"]}, "users": ["carol"]},
+    "teams": {
+        "flight": {
+            "displayName": "Flight",
+            "groups": ["flight"],
+            "leads": ["alice"],
+            "profiles": ["gpu-1"],
+            "quota": {
+                "cpu": "16",
+                "memory": "32Gi",
+                "pods": 20,
+                "gpus": {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.10gb": 0},
+            },
+            "storage": {"home": {"size": "20Gi", "storageClass": "standard"}},
+        },
+        "ops": {},
+    },
+}
+FULL = merge(ACCEPTED, TEAMS)
+
+
+def describe(manifest: dict[str, Any]) -> tuple[str, str]:
+    return manifest["kind"], manifest["metadata"]["name"]
+
+
+def read_golden() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((GOLDEN / "release.yaml").read_text()))
+
+
+def pods(manifests: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for manifest in manifests:
+        if manifest["kind"] == "Deployment":
+            yield manifest["metadata"]["name"], manifest["spec"]["template"]
+
+
+@pytest.fixture(scope="module")
+def manifests(helm: Helm) -> list[dict[str, Any]]:
+    return [mask(manifest) for manifest in helm.render(FULL)]
+
+
+def test_the_release_is_made_of_these_objects_and_no_others(
+    manifests: list[dict[str, Any]],
+) -> None:
+    assert sorted(map(describe, manifests)) == sorted(map(describe, read_golden()))
+
+
+@pytest.mark.parametrize("expected", read_golden(), ids=lambda found: "-".join(describe(found)))
+def test_each_object_is_the_golden_one(
+    manifests: list[dict[str, Any]], expected: dict[str, Any]
+) -> None:
+    (found,) = (m for m in manifests if describe(m) == describe(expected))
+    assert found == expected
+
+
+def test_a_chart_without_choices_passes_lint(helm: Helm) -> None:
+    assert "0 chart(s) failed" in helm.lint()
+
+
+def test_every_pod_passes_the_restricted_standard(manifests: list[dict[str, Any]]) -> None:
+    for name, pod in pods(manifests):
+        assert pod["spec"]["securityContext"] == {
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "runAsGroup": 1000,
+            "fsGroup": 1000,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }, name
+        for container in pod["spec"]["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, name
+
+
+def test_only_hub_and_controller_hold_a_kubernetes_token(manifests: list[dict[str, Any]]) -> None:
+    assert {name: pod["spec"]["automountServiceAccountToken"] for name, pod in pods(manifests)} == {
+        "hub": True,
+        "controller": True,
+        "proxy": False,
+    }
+
+
+def test_nothing_runs_twice_even_during_an_upgrade(manifests: list[dict[str, Any]]) -> None:
+    for manifest in manifests:
+        if manifest["kind"] == "Deployment":
+            assert manifest["spec"]["replicas"] == 1
+            assert manifest["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_every_selector_finds_the_pods_of_its_name(manifests: list[dict[str, Any]]) -> None:
+    labels = {name: pod["metadata"]["labels"] for name, pod in pods(manifests)}
+    for manifest in manifests:
+        name = manifest["metadata"]["name"].split("-")[0]
+        if manifest["kind"] == "Service":
+            assert manifest["spec"]["selector"] == labels[name]
+        if manifest["kind"] == "NetworkPolicy":
+            assert manifest["spec"]["podSelector"]["matchLabels"] == labels[name]
+
+
+def test_no_rule_has_a_wildcard_or_reaches_secrets(manifests: list[dict[str, Any]]) -> None:
+    for manifest in manifests:
+        for rule in manifest.get("rules", []):
+            words = [word for part in rule.values() for word in part]
+            assert not {"*", "secrets", "escalate", "impersonate"} & set(words), describe(manifest)
+
+
+def test_the_controller_alone_is_bound_over_the_cluster(manifests: list[dict[str, Any]]) -> None:
+    bindings = [m for m in manifests if m["kind"] == "ClusterRoleBinding"]
+    assert [(b["roleRef"]["name"], b["subjects"]) for b in bindings] == [
+        (
+            "spectrum-controller",
+            [{"kind": "ServiceAccount", "name": "controller", "namespace": "spectrum"}],
+        )
+    ]
+
+
+def test_two_releases_share_no_name_outside_their_namespaces(helm: Helm) -> None:
+    def outside(namespace: str) -> set[tuple[str, str]]:
+        found = helm.render(FULL, namespace=namespace)
+        return {describe(m) for m in found if m["kind"].startswith("Cluster")}
+
+    assert len(outside("one")) == 3
+    assert not outside("one") & outside("two")
+
+
+def test_the_role_that_the_controller_binds_is_the_one_that_the_package_names(helm: Helm) -> None:
+    role = names.hub_role_in_team("physics")
+    assert helm.find("ClusterRole", role, namespace="physics")["rules"]
+
+
+def test_a_base_url_reaches_probes_and_error_pages(helm: Helm) -> None:
+    values = merge(ACCEPTED, {"hub": {"baseUrl": "/spectrum/"}})
+    (hub,) = helm.find("Deployment", "hub", values)["spec"]["template"]["spec"]["containers"]
+    (proxy,) = helm.find("Deployment", "proxy", values)["spec"]["template"]["spec"]["containers"]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert hub[probe]["httpGet"]["path"] == "/spectrum/hub/health"
+    assert "--error-target=http://hub.spectrum:8081/spectrum/hub/error" in proxy["args"]
+
+
+def test_a_node_port_is_the_one_asked_for(helm: Helm) -> None:
+    values = merge(ACCEPTED, {"proxy": {"service": {"type": "NodePort", "nodePort": 30080}}})
+    spec = helm.find("Service", "proxy-public", values)["spec"]
+    assert spec["type"] == "NodePort"
+    assert spec["ports"] == [{"name": "http", "port": 80, "targetPort": "http", "nodePort": 30080}]
+
+
+def test_the_controller_runs_the_hubs_image_unless_it_is_given_one(helm: Helm) -> None:
+    def image(**controller: Any) -> str:
+        values = merge(ACCEPTED, {"hub": {"image": {"tag": "1.2"}}, "controller": controller})
+        spec = helm.find("Deployment", "controller", values)["spec"]["template"]["spec"]
+        return str(spec["containers"][0]["image"])
+
+    assert image() == "localhost/spectrum/hub:1.2"
+    assert image(image={"tag": "1.3"}) == "localhost/spectrum/hub:1.3"
+
+
+def test_quotas_will_name_every_accelerator_that_a_profile_can_ask_for(helm: Helm) -> None:
+    more = {"slice": {"gpu": 1, "gpuResource": "nvidia.com/mig-1g.10gb", "images": ["tensorflow"]}}
+    values = merge(ACCEPTED, {"profiles": more})
+    spec = helm.find("Deployment", "controller", values)["spec"]["template"]["spec"]
+    environment = {entry["name"]: entry.get("value") for entry in spec["containers"][0]["env"]}
+    assert environment["ACCELERATORS"] == '["nvidia.com/gpu","nvidia.com/mig-1g.10gb"]'
+
+
+def test_fences_can_be_left_out(helm: Helm) -> None:
+    values = merge(ACCEPTED, {"networkPolicy": {"enabled": False}})
+    assert "NetworkPolicy" not in {manifest["kind"] for manifest in helm.render(values)}
+
+
+def test_a_change_of_the_hubs_values_restarts_the_hub_and_nothing_else(helm: Helm) -> None:
+    def templates(values: dict[str, Any]) -> dict[str, Any]:
+        rendered = dict(pods(helm.render(values)))
+        for name, pod in rendered.items():
+            # Made anew by each `helm template`, which has no cluster to look the Secret up in.
+            for of_secret in ("checksum/secret", "checksum/token"):
+                pod["metadata"].get("annotations", {}).pop(of_secret, name)
+        return rendered
+
+    before = templates(FULL)
+    after = templates(merge(FULL, {"auth": {"groups": {"ops": ["bob"]}}}))
+    assert [name for name in before if before[name] != after[name]] == ["hub"]

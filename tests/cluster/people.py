@@ -1,0 +1,48 @@
+"""People at the hub's pages and API, as a browser's session would be."""
+
+from typing import Any
+from urllib.parse import urljoin
+
+import requests
+
+
+class Person:
+    """Somebody with a browser: cookies, and the hub's REST API by them."""
+
+    def __init__(self, url: str, name: str) -> None:
+        """`url` is the address that `local/up` prints; it ends in a slash."""
+        self.name = name
+        self._hub = urljoin(url, "hub/")
+        self._session = requests.Session()
+
+    def __enter__(self) -> "Person":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    def sign_in(self, password: str) -> bool:
+        """Fill in the sign-in form; whether the hub let the person in."""
+        self.visit("login")
+        form = {"username": self.name, "password": password, "_xsrf": self._xsrf()}
+        answer = self._session.post(urljoin(self._hub, "login"), data=form, timeout=60)
+        return answer.ok and not answer.url.startswith(urljoin(self._hub, "login"))
+
+    def visit(self, page: str) -> requests.Response:
+        """A page of the hub, such as `home`; the answer's URL shows where it led."""
+        return self._session.get(urljoin(self._hub, page), timeout=60)
+
+    def call(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """One request to the REST API; `path` starts after `/hub/api/`."""
+        return self._session.request(
+            method,
+            urljoin(self._hub, f"api/{path}"),
+            json=body,
+            headers={"X-XSRFToken": self._xsrf(), "Referer": self._hub},
+            timeout=60,
+        )
+
+    def _xsrf(self) -> str:
+        """The token that the hub wants back; a server's pages set a cookie of the same name."""
+        found = (cookie for cookie in self._session.cookies if cookie.name == "_xsrf")
+        return next(cookie.value or "" for cookie in found if cookie.path.endswith("/hub/"))

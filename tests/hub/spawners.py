@@ -1,0 +1,80 @@
+"""The spawners under test: unmodified KubeSpawner, and ours, on the same cluster and stubs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jupyterhub.spawner import Spawner
+from kubespawner import KubeSpawner
+from traitlets.config import Config
+
+from spectrum_spawner.spawner import SpectrumSpawner
+from tests.hub.team import Team
+
+IMAGE = "localhost/spectrum/tensorflow-notebook:dev"
+IMAGES = {"tensorflow": {"title": "TensorFlow", "image": IMAGE}}
+PROFILES: dict[str, Any] = {
+    "cpu-small": {
+        "title": "Small",
+        "cpu": {"guarantee": 0.1, "limit": 1},
+        "memory": {"guarantee": "256Mi", "limit": "1Gi"},
+        "sharedMemory": "64Mi",
+        "images": ["tensorflow"],
+        "default": True,
+    },
+    "gpu-1": {
+        "title": "One GPU",
+        "gpu": 1,
+        "cpu": {"guarantee": 0.1, "limit": 1},
+        "memory": {"guarantee": "256Mi", "limit": "1Gi"},
+        "images": ["tensorflow"],
+    },
+    "ops-only": {"title": "For ops", "images": ["tensorflow"], "teams": ["ops"]},
+}
+GROUPS = {"flight": {"users": ["alice", "bob"]}, "ops": {"users": ["bob", "admin"]}}
+FLIGHT = {"team": "flight", "profile": "cpu-small"}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A spawner, its hub's configuration, and what alice and bob may ask it for."""
+
+    spawner_class: type[Spawner]
+    config: Config
+    options: dict[str, str]
+
+
+def make_plain(team: Team) -> Setup:
+    """KubeSpawner with its own defaults, in a team's namespace."""
+    config = _make_config()
+    spawner = config.KubeSpawner
+    spawner.namespace = team.namespace
+    spawner.image = IMAGE
+    spawner.uid = 1000
+    # What the namespace's pod security level `restricted` asks for.
+    spawner.pod_security_context = {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    spawner.container_security_context = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    return Setup(KubeSpawner, config, {})
+
+
+def make_spectrum(hub_namespace: str) -> Setup:
+    """SpectrumSpawner with the profiles above; teams are whatever Team objects there are."""
+    config = _make_config()
+    spawner = config.SpectrumSpawner
+    spawner.hub_namespace = hub_namespace
+    spawner.images = IMAGES
+    spawner.profiles = PROFILES
+    spawner.contact = "the test's administrators"
+    return Setup(SpectrumSpawner, config, FLIGHT)
+
+
+def _make_config() -> Config:
+    config = Config()
+    config.JupyterHub.load_groups = GROUPS
+    config.Authenticator.admin_users = {"admin"}
+    return config

@@ -1,0 +1,251 @@
+"""What servers live through, and what a person is told, when the cluster misbehaves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest_asyncio
+
+from spectrum_spawner import names
+from tests.hub.clock import Clock, wait_until
+from tests.hub.cluster import Cluster
+from tests.hub.fault_proxy import FaultProxy
+from tests.hub.hub import Hub
+from tests.hub.node import NodeStub, fail_to_pull, find_no_room
+from tests.hub.spawners import FLIGHT, make_spectrum
+from tests.hub.team import Team, admit_hub, revoke_hub
+
+OPS = {"team": "ops", "profile": "cpu-small"}
+MakeTeam = Callable[..., Awaitable[Team]]
+
+
+@pytest_asyncio.fixture
+async def hub(start_hub: Callable[..., Awaitable[Hub]], flight: Team, hub_namespace: str) -> Hub:
+    return await start_hub(make_spectrum(hub_namespace))
+
+
+async def test_a_server_counts_as_running_until_its_team_was_listed(
+    hub: Hub, flight: Team, fault_proxy: FaultProxy, cluster: Cluster
+) -> None:
+    await hub.start_server("alice")
+    await hub.kill()
+    mend = fault_proxy.refuse(lambda call: call.is_list(flight.pods), status=500, times=None)
+    await hub.start()
+    assert await hub.find_spawner("alice").poll() is None
+    await cluster.delete(flight.find_pod("alice"), {"gracePeriodSeconds": 0})
+    await asyncio.sleep(1)
+    assert await hub.find_spawner("alice").poll() is None
+    mend()
+    await wait_until(lambda: _has_ended(hub, "alice"), within=10)
+
+
+async def test_a_failed_list_of_one_team_touches_no_other(
+    hub: Hub, flight: Team, make_team: MakeTeam, fault_proxy: FaultProxy
+) -> None:
+    ops = await make_team("ops")
+    await hub.start_server("alice")
+    await hub.start_server("bob", OPS)
+    await hub.kill()
+    fault_proxy.refuse(lambda call: call.is_list(flight.pods), status=500, times=None)
+    await hub.start()
+    await wait_until(lambda: hub.is_ready("bob"), within=10)
+    assert (await hub.stop_server("bob")).status in (202, 204)
+    await wait_until(lambda: _is_absent(hub, "bob"), within=10)
+    assert await hub.find_spawner("alice").poll() is None
+    assert fault_proxy.count(lambda call: call.is_delete(ops.pods)) == 1
+
+
+async def test_rights_revoked_for_one_team_stop_no_server_and_heal(
+    hub: Hub,
+    flight: Team,
+    make_team: MakeTeam,
+    fault_proxy: FaultProxy,
+    cluster: Cluster,
+    clock: Clock,
+    hub_namespace: str,
+) -> None:
+    await make_team("ops")
+    await hub.start_server("alice")
+    await revoke_hub(cluster, flight)
+    fault_proxy.cut_watches()
+    with clock.hurry(10):
+        await asyncio.sleep(40)
+    assert await hub.find_spawner("alice").poll() is None
+    assert (await hub.start_server("bob", OPS)).status == 201
+    assert (await hub.start_server("bob", FLIGHT, "second")).status in range(400, 600)
+    await admit_hub(cluster, flight, hub_namespace)
+    await cluster.delete(flight.find_pod("alice"), {"gracePeriodSeconds": 0})
+    with clock.hurry(10):
+        await wait_until(lambda: _has_ended(hub, "alice"), within=60)
+        assert (await hub.start_server("bob", FLIGHT, "second")).status == 201
+
+
+async def test_a_foreign_pod_of_the_same_name_is_refused_and_left_alone(
+    hub: Hub, flight: Team, cluster: Cluster, fault_proxy: FaultProxy
+) -> None:
+    await hub.start_server("alice")
+    made = await cluster.get(flight.find_pod("alice"))
+    await hub.stop_server("alice")
+    await wait_until(lambda: _is_absent(hub, "alice"), within=10)
+    before = await _create_pod_like(
+        cluster, flight, made, {names.ANNOTATION_USER: "alice-with-the-same-hash"}
+    )
+    fault_proxy.calls.clear()
+    answer = await hub.start_server("alice")
+    assert answer.status in range(400, 500)
+    _check_sentence(answer.message)
+    assert fault_proxy.count(lambda call: call.is_delete(flight.pods)) == 0
+    after = await cluster.get(flight.find_pod("alice"))
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert "deletionTimestamp" not in after["metadata"]
+
+
+async def test_a_forgotten_pod_of_the_same_server_is_ended_gracefully(
+    hub: Hub, flight: Team, cluster: Cluster, fault_proxy: FaultProxy
+) -> None:
+    await hub.start_server("alice")
+    made = await cluster.get(flight.find_pod("alice"))
+    await hub.stop_server("alice")
+    await wait_until(lambda: _is_absent(hub, "alice"), within=10)
+    forgotten = await _create_pod_like(
+        cluster, flight, made, {names.ANNOTATION_START_ID: "an-earlier-start"}
+    )
+    fault_proxy.calls.clear()
+    assert (await hub.start_server("alice")).status == 201
+    deletes = [call for call in fault_proxy.writes if call.is_delete(flight.pods)]
+    assert len(deletes) == 1
+    assert deletes[0].grace != 0
+    pod = await cluster.get(flight.find_pod("alice"))
+    assert pod["metadata"]["uid"] != forgotten["metadata"]["uid"]
+
+
+async def test_a_full_quota_is_one_sentence_and_leaves_no_pod(
+    hub: Hub, make_team: MakeTeam, cluster: Cluster, fault_proxy: FaultProxy
+) -> None:
+    ops = await make_team("ops", quota={"pods": "1"})
+    assert (await hub.start_server("bob", OPS)).status == 201
+    before = await cluster.list(ops.pods)
+    fault_proxy.calls.clear()
+    answer = await hub.start_server("bob", OPS, "second")
+    assert answer.status in range(400, 500)
+    _check_sentence(answer.message)
+    assert "1" in answer.message
+    assert await cluster.list(ops.pods) == before
+    assert fault_proxy.count(lambda call: call.is_create(ops.pods)) <= 3
+    assert _count_failures(hub) == 0
+
+
+async def test_a_full_gpu_quota_names_used_and_hard(
+    hub: Hub, make_team: MakeTeam, cluster: Cluster
+) -> None:
+    ops = await make_team("ops", quota={"requests.nvidia.com/gpu": "1"})
+    options = {"team": "ops", "profile": "gpu-1"}
+    assert (await hub.start_server("bob", options)).status == 201
+    answer = await hub.start_server("bob", options, "second")
+    assert answer.status in range(400, 500)
+    _check_sentence(answer.message)
+    assert "1 of 1" in answer.message
+    assert len(await cluster.list(ops.pods)) == 1
+
+
+async def test_a_late_service_account_is_waited_for(
+    hub: Hub, make_team: MakeTeam, cluster: Cluster
+) -> None:
+    ops = await make_team("ops")
+    accounts = f"/api/v1/namespaces/{ops.namespace}/serviceaccounts"
+    await cluster.delete(f"{accounts}/{names.SERVER_SERVICE_ACCOUNT}")
+    start = asyncio.create_task(hub.start_server("bob", OPS))
+    await asyncio.sleep(1)
+    await cluster.create(accounts, {"metadata": {"name": names.SERVER_SERVICE_ACCOUNT}})
+    assert (await start).status == 201
+
+
+async def test_an_image_that_cannot_be_pulled_is_named_within_30_seconds(
+    hub: Hub, flight: Team, node: NodeStub, cluster: Cluster, clock: Clock
+) -> None:
+    node.play = fail_to_pull
+    with clock.hurry(10):
+        answer = await hub.start_server("alice")
+        assert answer.status == 202
+        await wait_until(lambda: _is_absent(hub, "alice"), within=40)
+    assert "image" in str(hub.find_spawner("alice")._spawn_future.exception())
+    assert await cluster.list(flight.pods) == []
+
+
+async def test_a_start_without_room_waits_and_can_be_cancelled(
+    hub: Hub, flight: Team, node: NodeStub, cluster: Cluster, clock: Clock
+) -> None:
+    node.play = find_no_room
+    with clock.hurry(10):
+        assert (await hub.start_server("alice")).status == 202
+        await asyncio.sleep(60)
+        server = await hub.find_server("alice")
+        assert server is not None
+        assert server["pending"] == "spawn"
+        await hub.stop_server("alice")
+        await wait_until(lambda: _is_absent(hub, "alice"), within=20)
+    assert await cluster.list(flight.pods) == []
+
+
+async def test_a_server_that_ran_out_of_memory_says_so(
+    hub: Hub, flight: Team, node: NodeStub, cluster: Cluster
+) -> None:
+    await hub.start_server("alice")
+    spawner = hub.find_spawner("alice")
+    await node.end(await cluster.get(flight.find_pod("alice")), "OOMKilled", 137)
+    await wait_until(lambda: _has_ended(hub, "alice"), within=5)
+    assert "memory" in str(await spawner.poll())
+
+
+async def test_a_busy_api_server_delays_a_start_and_fails_none(
+    hub: Hub, flight: Team, fault_proxy: FaultProxy, clock: Clock
+) -> None:
+    mend = fault_proxy.refuse(
+        lambda call: call.is_create(flight.pods), status=429, times=None, retry_after=5
+    )
+    with clock.hurry(10):
+        start = asyncio.create_task(hub.start_server("alice"))
+        await asyncio.sleep(30)
+        mend()
+        assert (await start).status in (201, 202)
+        await wait_until(lambda: hub.is_ready("alice"), within=20)
+    assert fault_proxy.count(lambda call: call.is_create(flight.pods)) <= 9
+
+
+async def _create_pod_like(
+    cluster: Cluster, team: Team, pod: dict[str, Any], annotations: dict[str, str]
+) -> dict[str, Any]:
+    meta = pod["metadata"]
+    copy = {
+        "name": meta["name"],
+        "labels": meta["labels"],
+        "annotations": {**meta["annotations"], **annotations},
+    }
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    made = await cluster.create(team.pods, {"metadata": copy, "spec": spec})
+    await wait_until(lambda: _runs(cluster, team.find_pod("alice")), within=10)
+    return made
+
+
+async def _runs(cluster: Cluster, path: str) -> bool:
+    return (await cluster.get(path))["status"]["phase"] == "Running"
+
+
+async def _has_ended(hub: Hub, user: str) -> bool:
+    server = await hub.find_server(user)
+    return server is None or await hub.find_spawner(user).poll() is not None
+
+
+async def _is_absent(hub: Hub, user: str) -> bool:
+    return await hub.find_server(user) is None
+
+
+def _count_failures(hub: Hub) -> int:
+    return hub.app.tornado_settings.get("failure_count", 0)
+
+
+def _check_sentence(message: str) -> None:
+    assert message.strip() == message
+    assert "\n" not in message
+    assert message.endswith(".")
+    assert len(message) < 500

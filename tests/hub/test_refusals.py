@@ -1,0 +1,172 @@
+"""Starts that must not happen, as the hub's REST API sees them.
+
+Every one is answered with a 4xx and one sentence; nothing is written to Kubernetes, the options
+saved for the next start stay as they were, and the hub does not count it as a failure of its own.
+"""
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import quote
+
+import pytest
+import pytest_asyncio
+
+from spectrum_spawner import names
+from tests.hub.clock import wait_until
+from tests.hub.cluster import Cluster
+from tests.hub.fault_proxy import FaultProxy
+from tests.hub.hub import ADMIN_TOKEN, Answer, Hub
+from tests.hub.spawners import FLIGHT, make_spectrum
+from tests.hub.team import Team
+
+Refused = Callable[[Awaitable[Answer]], Awaitable[str]]
+
+
+@pytest_asyncio.fixture
+async def ops(make_team: Callable[..., Awaitable[Team]]) -> Team:
+    return await make_team("ops")
+
+
+@pytest_asyncio.fixture
+async def hub(
+    start_hub: Callable[..., Awaitable[Hub]], flight: Team, ops: Team, hub_namespace: str
+) -> Hub:
+    """A hub whose user alice has started and stopped a server in her team flight."""
+    hub = await start_hub(make_spectrum(hub_namespace))
+    assert (await hub.start_server("alice")).status == 201
+    assert (await hub.stop_server("alice")).status in (202, 204)
+    await wait_until(lambda: _is_absent(hub, "alice"), within=10)
+    return hub
+
+
+@pytest.fixture
+def refused(hub: Hub, cluster: Cluster, fault_proxy: FaultProxy) -> Refused:
+    """Checks that a request is refused without a trace; returns what the person reads."""
+
+    async def check(request: Awaitable[Answer]) -> str:
+        before = await cluster.list_everything()
+        saved = hub.read_options("alice")
+        fault_proxy.calls.clear()
+        answer = await request
+        assert answer.status in range(400, 500), answer
+        assert fault_proxy.writes == []
+        assert await cluster.list_everything() == before
+        assert hub.read_options("alice") == saved
+        assert hub.app.tornado_settings.get("failure_count", 0) == 0
+        message = answer.message
+        assert message.strip() == message
+        assert "\n" not in message
+        assert "Traceback" not in message
+        assert 0 < len(message) < 500
+        return message
+
+    return check
+
+
+UNKNOWN_OR_FOREIGN = [
+    ({"team": "kube-system"}, "not in a team called “kube-system”"),
+    ({"team": "ops"}, "not in a team called “ops”"),
+    ({"team": "../flight"}, "not in a team called"),
+    ({"team": ""}, "not in a team called"),
+    ({"profile": "nope"}, "no profile “nope”"),
+    ({"profile": ""}, "no profile"),
+    ({"profile": "ops-only"}, "not open to team “flight”"),
+    ({"profile": "x" * 1_000_000}, "no profile"),
+    ({"profile": "<script>alert(1)</script>"}, "no profile"),
+    ({"profile": "{0.__class__}"}, "no profile “{0.__class__}”"),
+    ({"profile": "cpu-small\n"}, "no profile"),
+    ({"image": "nope"}, "no image “nope”"),
+    ({"image": "tensorflow\n"}, "no image"),
+    ({"image": "localhost/spectrum/tensorflow-notebook:dev"}, "no image"),
+    ({"namespace": "kube-system"}, "Unknown option"),
+    ({"service_account": "default", "cmd": ["sh"]}, "Unknown option"),
+]
+
+
+async def test_options_that_are_unknown_or_somebody_elses(hub: Hub, refused: Refused) -> None:
+    for options, says in UNKNOWN_OR_FOREIGN:
+        assert says in await refused(hub.start_server("alice", {**FLIGHT, **options}))
+
+
+async def test_options_of_another_type(hub: Hub, refused: Refused) -> None:
+    for key in ("team", "profile", "image"):
+        for value in ([], ["cpu-small"], {}, {"a": 1}, 0, 1.5, True, None):
+            message = await refused(hub.start_server("alice", {**FLIGHT, key: value}))
+            assert f"{key} must be a string" in message
+    for options in ([], ["cpu-small"], 0, "cpu-small", True):
+        await refused(hub.call("POST", "/users/alice/server", {"user_options": options}))
+
+
+async def test_saved_options_of_a_team_that_one_has_left(hub: Hub, refused: Refused) -> None:
+    await hub.call("DELETE", "/groups/flight/users", {"users": ["alice"]})
+    message = await refused(hub.call("POST", "/users/alice/server"))
+    assert "team" in message
+
+
+async def test_a_start_by_somebody_in_no_team(hub: Hub, refused: Refused) -> None:
+    await hub.call("POST", "/users/carol")
+    message = await refused(hub.call("POST", "/users/carol/server"))
+    assert "no team" in message
+    assert not hub.read_options("carol")
+
+
+async def test_a_first_start_that_is_refused_saves_no_options(hub: Hub, refused: Refused) -> None:
+    await refused(hub.start_server("bob", {"team": "flight", "profile": "nope"}))
+    assert not hub.read_options("bob")
+
+
+async def test_a_start_of_somebody_elses_server(hub: Hub, refused: Refused) -> None:
+    token = hub.make_token("bob")
+    await refused(hub.call("POST", "/users/alice/server", {"user_options": FLIGHT}, token=token))
+
+
+async def test_an_admin_has_the_rights_of_whose_server_it_is(
+    hub: Hub, refused: Refused, flight: Team, cluster: Cluster
+) -> None:
+    token = hub.make_token("admin")
+    path, options = "/users/alice/server", {"team": "ops", "profile": "cpu-small"}
+    message = await refused(hub.call("POST", path, {"user_options": options}, token=token))
+    assert "not in a team called “ops”" in message
+    answer = await hub.call("POST", path, {"user_options": FLIGHT}, token=token)
+    assert answer.status == 201
+    assert await cluster.find(flight.find_pod("alice")) is not None
+
+
+async def test_five_refusals_in_a_row_do_not_end_the_hub(hub: Hub, refused: Refused) -> None:
+    for _ in range(6):
+        await refused(hub.start_server("alice", {"profile": "nope"}))
+    assert (await hub.start_server("alice")).status == 201
+
+
+NO_NAMES = [
+    *("\N{GRINNING FACE}", "\u202eevil", "a\x00b", "a\nb", "..", "a/b", "a%2fb", "!?*"),
+    *("A", "Two Words", "x" * 300, "x" * 10_000, "-a", "a-", "視覚", "<script>"),
+]
+
+
+async def test_server_names_that_are_no_names(hub: Hub, refused: Refused) -> None:
+    for server in NO_NAMES:
+        path = f"/users/alice/servers/{quote(server, safe='')}"
+        await refused(hub.call("POST", path, {"user_options": FLIGHT}))
+
+
+async def test_valid_server_names_never_share_a_pod(
+    hub: Hub, flight: Team, cluster: Cluster
+) -> None:
+    servers = ["a", "a--b", "0-leading-digit", "x" * 63, "x" * 64, "x" * 65]
+    accepted = [s for s in servers if (await hub.start_server("alice", FLIGHT, s)).status == 201]
+    pods = await cluster.list(flight.pods)
+    owners = {
+        pod["metadata"]["annotations"][names.ANNOTATION_SERVER]: pod["metadata"]["name"]
+        for pod in pods
+    }
+    assert owners == {server: names.server_name("alice", server) for server in accepted}
+    assert len(set(owners.values())) == len(accepted) > 0
+
+
+async def test_a_removed_role_of_the_token_is_no_way_in(hub: Hub, refused: Refused) -> None:
+    for token in ("", "nonsense", ADMIN_TOKEN[:-1]):
+        await refused(hub.call("POST", "/users/alice/server", token=token))
+
+
+async def _is_absent(hub: Hub, user: str) -> bool:
+    return await hub.find_server(user) is None

@@ -1,0 +1,64 @@
+"""A hub that answers what a single-user server asks, as JupyterHub 6.1 does for user alice."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+class Hub(ThreadingHTTPServer):
+    """Listens on a free port of 127.0.0.1; `posts` lists the (path, body) it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.posts: list[tuple[str, Any]] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_GET(self) -> None:
+        is_alice = self.headers.get("Authorization") in (f"token {TOKEN}", f"Bearer {TOKEN}")
+        if self.path != "/hub/api/user":
+            self._answer(200, {"version": "6.1.1"})
+        elif is_alice:
+            scopes = ["access:servers!server=alice/", "read:users:name!user=alice"]
+            user = {"name": "alice", "kind": "user", "groups": [], "scopes": scopes}
+            self._answer(200, {**user, "admin": False, "session_id": None})
+        else:
+            self._answer(403, {"status": 403, "message": "Missing or invalid credentials."})
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.posts.append((self.path, json.loads(body)))
+        self._answer(200, {})
+
+    def _answer(self, status: int, body: dict[str, object]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("X-JupyterHub-Version", "6.1.1")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep the tests' output free of an access log."""
+
+
+@contextmanager
+def running_hub() -> Iterator[Hub]:
+    """Run a hub until the context ends."""
+    server = Hub()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,96 @@
+"""What a start puts into a person's home, without an image."""
+
+import os
+from pathlib import Path
+
+import pytest
+from spectrum_lab.home import add_examples
+from spectrum_lab.server import extend_library_path
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
+    folder = tmp_path / "image" / "examples"
+    (folder / "data").mkdir(parents=True)
+    (folder / "digits.ipynb").write_text("{}")
+    (folder / "data" / "readme.txt").write_text("data")
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+def list_files(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_text() for path in files}
+
+
+def test_a_new_home_gets_the_examples(examples: Path, home: Path) -> None:
+    assert add_examples(examples, home) is True
+    expected = {"examples/digits.ipynb": "{}", "examples/data/readme.txt": "data"}
+    assert list_files(home) == expected
+
+
+def test_the_group_may_write_the_examples(examples: Path, home: Path) -> None:
+    (examples / "digits.ipynb").chmod(0o444)
+    before = os.umask(0o002)
+    try:
+        add_examples(examples, home)
+    finally:
+        os.umask(before)
+    assert (home / "examples/digits.ipynb").stat().st_mode & 0o777 == 0o664
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "broken link"])
+def test_what_a_person_has_by_that_name_stays(examples: Path, home: Path, kind: str) -> None:
+    mine = home / "examples"
+    if kind == "file":
+        mine.write_text("mine")
+    elif kind == "folder":
+        mine.mkdir()
+        (mine / "digits.ipynb").write_text("mine")
+    else:
+        mine.symlink_to("nowhere")
+    before = list_files(home)
+    assert add_examples(examples, home) is False
+    assert (list_files(home), mine.is_symlink()) == (before, kind == "broken link")
+
+
+def test_an_image_without_examples_adds_nothing(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "none").mkdir()
+    assert add_examples(tmp_path / "none", home) is False
+    assert add_examples(tmp_path / "missing", home) is False
+    assert list(home.iterdir()) == []
+
+
+def test_a_home_that_is_gone_is_reported_and_no_error(
+    examples: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert add_examples(examples, tmp_path / "gone") is False
+    assert "could not be copied" in caplog.text
+
+
+def test_cuda_libraries_come_after_those_of_the_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = tmp_path / "library-path"
+    listing.write_text("/opt/nvidia/cudnn/lib\n/usr/local/nvidia/lib\n")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/nvidia/lib")
+    extend_library_path(listing)
+    assert os.environ["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib:/opt/nvidia/cudnn/lib"
+
+
+@pytest.mark.parametrize("content", ["", None])
+def test_without_cuda_the_library_path_stays_unset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    listing = tmp_path / "library-path"
+    if content is not None:
+        listing.write_text(content)
+    extend_library_path(listing)
+    assert "LD_LIBRARY_PATH" not in os.environ

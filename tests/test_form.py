@@ -1,0 +1,394 @@
+"""The spawn form, as texts and as HTML; nothing here needs a hub."""
+
+import time
+from html.parser import HTMLParser
+
+import pytest
+
+from spectrum_spawner import form
+from spectrum_spawner.inventory import GPUs, Inventory
+from spectrum_spawner.profiles import Image, OptionError, Profile
+from spectrum_spawner.teams import Team
+
+GPU = "nvidia.com/gpu"
+A100 = "NVIDIA-A100-SXM4-80GB"
+GIB = 2**30
+TENSORFLOW = Image(name="tensorflow", title="TensorFlow 2.21", image="tf:1", python="3.11")
+TORCH = Image(name="torch", title="PyTorch 2.9", image="torch:1")
+CPU_SMALL = Profile(
+    name="cpu-small",
+    title="Small",
+    description="For editing.",
+    cpu_guarantee=0.5,
+    cpu_limit=2,
+    memory_guarantee=GIB,
+    memory_limit=2 * GIB,
+    images=(TENSORFLOW,),
+    default=True,
+)
+GPU_1 = Profile(
+    name="gpu-1",
+    title="One GPU",
+    gpu=1,
+    gpu_product=A100,
+    cpu_limit=4,
+    memory_limit=8 * GIB,
+    images=(TENSORFLOW, TORCH),
+)
+PROFILES = {profile.name: profile for profile in (CPU_SMALL, GPU_1)}
+EVIL = "<script>alert(1)</script>{{7*7}}{username}{0.__class__}"
+
+
+def make_team(name="flight", **changes):
+    record = {
+        "name": name,
+        "uid": f"uid-{name}",
+        "display_name": name.capitalize(),
+        "groups": frozenset({name}),
+        "ready": True,
+    }
+    return Team(**(record | changes))
+
+
+def make_inventory(*, total=4, free=3, product=A100):
+    return Inventory(gpus=(GPUs(resource=GPU, product=product, total=total, free=free),))
+
+
+def make_context(**changes):
+    record = {
+        "teams": [make_team()],
+        "profiles": PROFILES,
+        "inventory": make_inventory(),
+        "saved": {},
+        "contact": "your cluster administrators",
+    }
+    return form.form_context(**(record | changes))
+
+
+def card_of(context, name):
+    return next(card for card in context["cards"] if card.name == name)
+
+
+class Page(HTMLParser):
+    """The fields and the text of a page, as a browser would find them."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.text, self.fields = [], "", []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        attributes = dict(attrs)
+        if tag in ("input", "select", "button"):
+            self.fields.append((tag, attributes))
+
+    def handle_data(self, data):
+        self.text += data
+
+    def checked(self, name):
+        return [a["value"] for _, a in self.fields if a.get("name") == name and "checked" in a]
+
+
+def page_of(**changes):
+    return Page(form.render(make_context(**changes)))
+
+
+def test_the_context_says_everything_the_page_shows():
+    team = make_team(gpus_used={GPU: 1}, gpus_hard={GPU: 2})
+    assert make_context(teams=[team]) == {
+        "teams": [
+            {
+                "index": 0,
+                "name": "flight",
+                "title": "Flight",
+                "quota": "1 of 2 GPUs in use",
+                "quotas": {GPU: {"hard": 2, "left": 1}},
+                "notice": "",
+                "default": "cpu-small",
+                "checked": True,
+            }
+        ],
+        "cards": [
+            form.Card(
+                place=0,
+                name="cpu-small",
+                title="Small",
+                description="For editing.",
+                gpu="No GPU",
+                gpus=0,
+                resource=GPU,
+                cpu="0.5–2 CPUs",
+                memory="1–2 GiB memory",
+                availability="",
+                scarce=False,
+                images=(("tensorflow", "TensorFlow 2.21 (Python 3.11)"),),
+                image="",
+                teams="0",
+                hidden=False,
+                checked=True,
+            ),
+            form.Card(
+                place=1,
+                name="gpu-1",
+                title="One GPU",
+                description="",
+                gpu="1 GPU · NVIDIA A100 SXM4 80GB",
+                gpus=1,
+                resource=GPU,
+                cpu="up to 4 CPUs",
+                memory="up to 8 GiB memory",
+                availability="3 of 4 GPUs free now",
+                scarce=False,
+                images=(
+                    ("tensorflow", "TensorFlow 2.21 (Python 3.11)"),
+                    ("torch", "PyTorch 2.9"),
+                ),
+                image="",
+                teams="0",
+                hidden=False,
+                checked=False,
+            ),
+        ],
+        "message": "",
+        "contact": "your cluster administrators",
+        "filter_above": 12,
+    }
+
+
+@pytest.mark.parametrize(
+    ("inventory", "sentence", "scarce"),
+    [
+        (Inventory.UNKNOWN, "Free GPUs: not known yet", False),
+        (make_inventory(free=4), "4 of 4 GPUs free now", False),
+        (make_inventory(free=0), "0 of 4 GPUs free now: your server will wait for one", True),
+        (make_inventory(total=1, free=1), "1 of 1 GPU free now", False),
+        (make_inventory(product="Tesla-T4"), "The cluster has no such GPU now", True),
+    ],
+)
+def test_free_gpus_are_said_as_far_as_they_are_known(inventory, sentence, scarce):
+    card = card_of(make_context(inventory=inventory), "gpu-1")
+    assert (card.availability, card.scarce) == (sentence, scarce)
+
+
+def test_a_profile_larger_than_the_cluster_says_so():
+    big = Profile(name="big", title="Big", gpu=8, images=(TENSORFLOW,))
+    card = card_of(make_context(profiles={"big": big}), "big")
+    assert card.availability == "Needs 8 GPUs, the cluster has only 4"
+
+
+def test_a_profile_for_any_model_names_the_model_if_the_cluster_has_only_one():
+    any_model = Profile(name="any", title="Any", gpu=2, images=(TENSORFLOW,))
+    two_models = Inventory(
+        gpus=tuple(GPUs(resource=GPU, product=p, total=4, free=4) for p in (A100, "Tesla-T4"))
+    )
+    assert [
+        card_of(make_context(profiles={"any": any_model}, inventory=inventory), "any").gpu
+        for inventory in (make_inventory(), two_models, Inventory.UNKNOWN)
+    ] == ["2 GPUs · NVIDIA A100 SXM4 80GB", "2 GPUs · any model", "2 GPUs · any model"]
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "limit", "text"),
+    [
+        (None, None, "memory: no limit"),
+        (None, GIB // 2, "up to 512 MiB memory"),
+        (GIB, None, "1 GiB memory or more"),
+        (GIB, GIB, "1 GiB memory"),
+        (GIB // 2, 2 * GIB, "512 MiB–2 GiB memory"),
+    ],
+)
+def test_memory_is_said_in_one_phrase(guarantee, limit, text):
+    profile = Profile(
+        name="p",
+        title="P",
+        memory_guarantee=guarantee,
+        memory_limit=limit,
+        images=(TENSORFLOW,),
+    )
+    assert card_of(make_context(profiles={"p": profile}), "p").memory == text
+
+
+def test_the_last_choice_is_selected_again_while_it_is_allowed():
+    teams = [make_team("flight"), make_team("ops")]
+    context = make_context(teams=teams, saved={"team": "ops", "profile": "gpu-1", "image": "torch"})
+    assert [team["name"] for team in context["teams"] if team["checked"]] == ["ops"]
+    assert [(c.name, c.image) for c in context["cards"] if c.checked] == [("gpu-1", "torch")]
+    assert context["message"] == ""
+
+
+@pytest.mark.parametrize(
+    ("saved", "message"),
+    [
+        (
+            {"team": "flight", "profile": "gpu-v100"},
+            "Profile “gpu-v100”, which you used last, is not offered to team “Flight” any more. "
+            "Please check the choice below.",
+        ),
+        (
+            {"team": "ops", "profile": "gpu-v100"},
+            "You are no longer in team “ops”, where your last server ran.",
+        ),
+    ],
+)
+def test_what_is_no_longer_allowed_is_said_and_the_default_selected(saved, message):
+    context = make_context(saved=saved)
+    assert [card.name for card in context["cards"] if card.checked] == ["cpu-small"]
+    assert context["message"] == message
+
+
+@pytest.mark.parametrize("junk", [None, 3, [], {"a": 1}, ["cpu-small"]])
+def test_saved_options_of_a_wrong_type_are_ignored(junk):
+    saved = {"team": junk, "profile": junk, "image": junk}
+    assert make_context(saved=saved) == make_context()
+
+
+def test_cards_of_another_team_are_there_but_out_of_the_way():
+    teams = [make_team("flight", profiles=frozenset({"gpu-1"})), make_team("ops")]
+    context = make_context(teams=teams)
+    assert {card.name: (card.teams, card.hidden) for card in context["cards"]} == {
+        "cpu-small": ("1", True),
+        "gpu-1": ("0 1", False),
+    }
+
+
+def test_a_profile_that_none_of_ones_teams_may_use_is_not_sent_to_the_browser():
+    other = Profile(name="x", title="Secret", images=(TENSORFLOW,), teams=frozenset({"ops"}))
+    assert "Secret" not in page_of(profiles=PROFILES | {"x": other}).text
+
+
+def test_somebody_in_no_team_reads_whom_to_ask_and_cannot_start():
+    page = page_of(teams=[])
+    assert "You are in no team yet" in page.text
+    assert "your cluster administrators" in page.text
+    assert page.fields == []
+
+
+def test_a_team_without_profiles_has_no_start_button():
+    page = page_of(teams=[make_team(profiles=frozenset({"gone"}))])
+    assert "This team may use no profile yet" in page.text
+    assert [tag for tag, _ in page.fields] == ["input"]
+
+
+def test_a_team_that_is_not_ready_says_why():
+    page = page_of(teams=[make_team(ready=False, message="The namespace is taken.")])
+    assert "The namespace is taken." in page.text
+
+
+def test_without_scripts_the_form_of_one_team_submits_team_and_profile_alone():
+    page = page_of()
+    sent = [
+        (attributes["name"], attributes.get("value"))
+        for _, attributes in page.fields
+        if "name" in attributes
+        and "disabled" not in attributes
+        and (attributes.get("type") != "radio" or "checked" in attributes)
+    ]
+    assert sent == [("team", "flight"), ("profile", "cpu-small")]
+
+
+def test_many_teams_are_chosen_in_a_list():
+    page = page_of(teams=[make_team(f"team-{i}") for i in range(7)])
+    assert [a["name"] for tag, a in page.fields if tag == "select" and a["name"] == "team"]
+    assert not [a for tag, a in page.fields if tag == "input" and a.get("name") == "team"]
+
+
+def test_names_from_elsewhere_are_text_and_never_markup_or_templates():
+    evil = Profile(
+        name=EVIL,
+        title=EVIL,
+        description=EVIL,
+        gpu=1,
+        gpu_product=EVIL,
+        images=(Image(name=EVIL, title=EVIL, image="x", python=EVIL), TORCH),
+    )
+    page = page_of(
+        teams=[make_team(EVIL, display_name=EVIL, ready=False, message=EVIL), make_team()],
+        profiles={EVIL: evil},
+        inventory=make_inventory(product=EVIL),
+        saved={"team": EVIL, "profile": EVIL + "x", "image": EVIL},
+        contact=EVIL,
+    )
+    assert "script" not in page.tags
+    assert "49" not in page.text
+    assert page.text.count(EVIL.replace("-", " ")) >= 6
+    assert page.checked("profile") == [EVIL]
+
+
+def test_the_form_is_small_and_a_thousand_profiles_are_quick():
+    five = {f"p{i}": make_profile(i) for i in range(5)}
+    thousand = {f"p{i}": make_profile(i) for i in range(1000)}
+    assert len(form.render(make_context(profiles=five)).encode()) <= 30 * 1024
+    form.render(make_context(profiles=thousand))  # the first one fills the cache
+    times = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        form.render(make_context(profiles=thousand))
+        times.append(time.perf_counter() - begin)
+    assert min(times) <= 0.010
+
+
+def make_profile(number):
+    return Profile(
+        name=f"p{number}",
+        title=f"Profile {number}",
+        description="Trains most models.",
+        gpu=number % 5,
+        gpu_product=A100,
+        cpu_limit=number + 1.0,
+        memory_limit=GIB * (number + 1),
+        images=(TENSORFLOW, TORCH),
+    )
+
+
+def test_a_submitted_form_becomes_options():
+    formdata = {"team": ["flight"], "profile": ["gpu-1"], "image": ["torch"]}
+    assert form.options_from_form(formdata) == {
+        "team": "flight",
+        "profile": "gpu-1",
+        "image": "torch",
+    }
+    assert form.options_from_form({"profile": ["gpu-1"]}) == {"profile": "gpu-1"}
+
+
+@pytest.mark.parametrize(
+    ("formdata", "sentence"),
+    [
+        ({"team": ["a", "b"]}, "Choose one team, not 2."),
+        ({"image": []}, "Choose one image, not 0."),
+        (
+            {"team": ["a"], "node": ["n"]},
+            "The form may hold a team, a profile and an image, and nothing else.",
+        ),
+        (
+            {"team_file": [{"body": b"x"}]},
+            "The form may hold a team, a profile and an image, and nothing else.",
+        ),
+    ],
+)
+def test_a_malformed_form_is_refused_in_one_sentence(formdata, sentence):
+    with pytest.raises(OptionError) as refused:
+        form.options_from_form(formdata)
+    assert (str(refused.value), refused.value.status) == (sentence, 400)
+
+
+def test_a_server_is_described_for_the_home_page():
+    options = {"team": "flight", "profile": "gpu-1", "image": "torch"}
+    assert form.server_facts(options, teams=[make_team()], profiles=PROFILES) == {
+        "team": "Flight",
+        "profile": "One GPU",
+        "image": "PyTorch 2.9",
+        "gpu": "1 GPU · NVIDIA A100 SXM4 80GB",
+        "gpus": 1,
+    }
+
+
+def test_a_server_of_a_vanished_profile_is_described_by_names():
+    options = {"team": "gone", "profile": "old", "image": "older"}
+    assert form.server_facts(options, teams=[make_team()], profiles=PROFILES) == {
+        "team": "gone",
+        "profile": "old",
+        "image": "older",
+        "gpu": "",
+        "gpus": 0,
+    }
