@@ -71,7 +71,7 @@ def up(options: argparse.Namespace, progress: Progress) -> int:
     if options.context or options.registry:
         raise Refusal("--context and --registry need --kubeconfig")
     check_machine()
-    with hold_lock(find_state()):
+    with hold_lock(find_state() / "lock", progress):
         cluster = start_cluster(progress, gpu_taint=options.gpu_taint)
         if not options.cluster_only:
             images = load_images(cluster, progress)
@@ -82,7 +82,7 @@ def up(options: argparse.Namespace, progress: Progress) -> int:
 def down(options: argparse.Namespace, progress: Progress) -> int:
     check_machine()
     state = find_state()
-    with hold_lock(state):
+    with hold_lock(state / "lock", progress):
         stop_cluster(state, progress)
         if options.purge:
             purge(state, find_cache(), progress)

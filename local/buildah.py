@@ -57,6 +57,13 @@ class Buildah:
         self.run(title, [*self._command, "push", "--quiet", stored, target])
         return archive
 
+    def forget_all_but(self, stored: set[str]) -> None:
+        """Remove every other named image with the layers that only it has."""
+        listed = self._read("images", "--format", "{{.Name}}:{{.Tag}}").split()
+        stale = [name for name in listed if "<none>" not in name and name not in stored]
+        if stale:
+            self._succeeds("rmi", *stale)
+
     def run(self, title: str, command: Sequence[str]) -> None:
         """Run the command with its output in `<title>.log`; say every few seconds how far it is."""
         path = self.archives / f"{title.replace(' ', '-')}.log"
@@ -99,6 +106,10 @@ class Buildah:
     def _succeeds(self, *words: str) -> bool:
         command = [*self._command, *words]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def _read(self, *words: str) -> str:
+        command = [*self._command, *words]
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
     def _write_settings(self) -> list[str]:
         """Write this machine's settings for pip and npm; return the options that mount them.

@@ -30,9 +30,15 @@ def run(
         raise Refusal(f"{words[0]} is missing") from None
     if result.returncode != 0:
         lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
-        name = " ".join([Path(words[0]).name, *words[1:3]])
-        raise Refusal(f"{name} failed: {lines[-1] if lines else 'no message'}")
+        message = lines[-1] if lines else "no message"
+        raise Refusal(f"{make_short_name(words)} failed: {message}")
     return result.stdout
+
+
+def make_short_name(words: Sequence[str]) -> str:
+    """Name a command by its program and the first words that are neither options nor paths."""
+    plain = [word for word in words[1:] if not word.startswith(("-", "/"))]
+    return " ".join([Path(words[0]).name, *plain[:2]])
 
 
 def succeeds(command: Sequence[str | Path]) -> bool:

@@ -109,6 +109,7 @@ def _build_missing(buildah: Buildah, log: Callable[[str], None]) -> dict[Image, 
         archives = _find_archives(buildah.archives, keys)
         missing = [image for image, archive in archives.items() if not archive.exists()]
         if not missing:
+            buildah.forget_all_but({_name(name, keys) for name in keys})
             return archives
         image = missing[0]
         began = time.monotonic()

@@ -1,5 +1,6 @@
 """Who listens on a TCP port of this machine."""
 
+import os
 from pathlib import Path
 
 _LISTEN = "0A"
@@ -33,7 +34,16 @@ def _read_table(path: Path) -> list[list[str]]:
 
 def _holds_socket(process: Path, sockets: set[str]) -> bool:
     try:
-        targets = [str(link.readlink()) for link in (process / "fd").iterdir()]
+        links = list((process / "fd").iterdir())
     except OSError:
         return False
+    targets = {_read_link(link) for link in links}
     return any(f"socket:[{inode}]" in targets for inode in sockets)
+
+
+def _read_link(link: Path) -> str:
+    """Return where the link leads; nowhere, when the file was closed meanwhile."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""

@@ -40,8 +40,8 @@ class Release:
         status = found[0] if found else ""
         if status.startswith("pending"):
             raise Refusal(
-                f"release {self.namespace} is {status}: another helm works on it, or one was "
-                f"killed; in that case run: {self._command('rollback', self.namespace)}"
+                f"release {self.namespace} is {status}: another helm works on it; if that was "
+                f"killed, run kubectl -n {self.namespace} delete secret -l owner=helm,status={status}"
             )
         with progress.step(f"installing the chart as release {self.namespace}"):
             files = [word for path in values for word in ("-f", str(path))]
@@ -126,9 +126,6 @@ class Release:
 
     def _run(self, *words: str) -> str:
         return run([str(self.helm), *words, *self._make_options()])
-
-    def _command(self, *words: str) -> str:
-        return " ".join(["helm", *words, *self._make_options()])
 
     def _make_options(self) -> list[str]:
         context = ["--kube-context", self.kubectl.context] if self.kubectl.context else []

@@ -16,7 +16,7 @@ from local.processes import Daemons
 from local.progress import Progress
 
 # Our own builds in the cache; whatever else lies there is left alone.
-CACHE_PARTS = ("bin", "images", "buildah", "venv")
+CACHE_PARTS = ("bin", "images", "venv")
 
 
 def stop_cluster(state: Path, progress: Progress) -> None:

@@ -120,6 +120,9 @@ def _push_images(registry: str, directory: Path, progress: Progress) -> Path:
     check_machine()
     ensure_packages("debian", progress)
     buildah = ["buildah", "--root", str(directory / "root"), "--runroot", str(directory / "run")]
+    # An address with http:// is of a registry without TLS.
+    plain = ["--tls-verify=false"] if registry.startswith("http://") else []
+    registry = registry.removeprefix("http://").removeprefix("https://").rstrip("/")
     references = {}
     for archive in build_all(find_cache(), progress.say).values():
         name, tag = _split_archive(archive)
@@ -129,7 +132,7 @@ def _push_images(registry: str, directory: Path, progress: Progress) -> Path:
         with progress.step(f"pushing {references[name]}") as step:
             step.awaited = f"buildah to send {archive.stat().st_size / 1e6:.0f} MB"
             image = run([*buildah, "pull", "-q", f"docker-archive:{archive}"]).split()[-1]
-            run([*buildah, "push", "-q", image, f"docker://{references[name]}"])
+            run([*buildah, "push", "-q", *plain, image, f"docker://{references[name]}"])
             run([*buildah, "rmi", "--force", image])
     return _write_image_values(directory / "image-values.json", references)
 

@@ -14,6 +14,20 @@ _HOPELESS = {
 }
 
 
+class ExitStatus(int):
+    """Exit status of a server, 1 if unknown, which prints with what ended it."""
+
+    cause: str
+
+    def __new__(cls, code: int | None, cause: str) -> "ExitStatus":
+        status = super().__new__(cls, 1 if code is None else code)
+        status.cause = cause
+        return status
+
+    def __str__(self) -> str:
+        return f"{int(self)}: {self.cause}"
+
+
 def why_hopeless(pod: Pod) -> str:
     """A sentence if the pod cannot become ready any more, else ""."""
     if pod.deleting:

@@ -18,7 +18,8 @@ from kubespawner import KubeSpawner
 from traitlets import Dict, Unicode, default
 
 from spectrum_spawner import form, names, storage
-from spectrum_spawner.diagnosis import why_ended, why_never_fits
+from spectrum_spawner.answering import wait_for_answer
+from spectrum_spawner.diagnosis import ExitStatus, why_ended, why_never_fits
 from spectrum_spawner.homes import ensure_home
 from spectrum_spawner.lifecycle import ServerPod
 from spectrum_spawner.owner import Owner
@@ -89,6 +90,7 @@ class SpectrumSpawner(KubeSpawner):
     _choice: Choice | None = None
     _pod: ServerPod | None = None
     _starting = False
+    _ended: ExitStatus | None = None
     _end_watch: asyncio.Task[None] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -248,7 +250,7 @@ class SpectrumSpawner(KubeSpawner):
 
     async def start(self) -> str:
         """Start the pod and return its URL; a failed start ends with the pod confirmed gone."""
-        self._starting = True
+        self._starting, self._ended = True, None
         try:
             await self.load_user_options()
             return await self._start_pod()
@@ -269,6 +271,8 @@ class SpectrumSpawner(KubeSpawner):
                 # a little before the whole, so that the better sentence wins
                 left = until - asyncio.get_running_loop().time() - 0.5
                 ready = await self._wait_ready(pod, choice, timeout=left)
+                url = f"http://{fmt_ip_url(ready.ip)}:{self.port}"
+                await self._wait_answering(pod, url + self.server.base_url)
         except TimeoutError:
             await self._give_up(pod)
             raise Refusal(
@@ -279,7 +283,7 @@ class SpectrumSpawner(KubeSpawner):
         except Exception:
             await self._give_up(pod)
             raise
-        return f"http://{fmt_ip_url(ready.ip)}:{self.port}"
+        return url
 
     def _server_pod(
         self, *, team: str, start_id: str, uid: str = "", may_exist: bool = False
@@ -332,6 +336,33 @@ class SpectrumSpawner(KubeSpawner):
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
 
+    async def _wait_answering(self, pod: ServerPod, url: str) -> None:
+        self._journal.tell(90, "Starting JupyterLab")
+        answer = asyncio.create_task(wait_for_answer(self.views.http, f"{url}api"))
+        ended = asyncio.create_task(pod.wait_ended())
+        try:
+            await asyncio.wait(
+                {answer, ended}, timeout=self.http_timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            answer.cancel()
+            ended.cancel()
+            await asyncio.gather(answer, ended, return_exceptions=True)
+        if not ended.cancelled():
+            seen = pod.seen
+            why = why_ended(seen) if seen is not None else "its pod was deleted"
+            raise Refusal(
+                f"Your server ended while it was starting: {why}.", reason="pod", status_code=409
+            )
+        if answer.cancelled():
+            raise Refusal(
+                f"Your server runs but did not answer within {self.http_timeout} seconds: "
+                "try again, and ask a cluster administrator if this stays.",
+                reason="http",
+                status_code=409,
+                log_message=url,
+            )
+
     async def _give_up(self, pod: ServerPod) -> None:
         if pod.may_exist:
             self._journal.tell(95, "Cleaning up")
@@ -346,24 +377,24 @@ class SpectrumSpawner(KubeSpawner):
         if self._pod is not None and self._pod.may_exist:
             await self._pod.delete()
 
-    async def poll(self) -> int | None:
+    async def poll(self) -> ExitStatus | None:
         """None while the server runs, starts, or nobody knows; else its exit status."""
         pod = self._pod
         if pod is None or not pod.may_exist:
-            return 1
+            return (
+                self._ended if self._ended is not None else ExitStatus(None, "it was not started")
+            )
         if self._starting:
             return None
         with suppress(TimeoutError):
             await self.views.pods(pod.namespace).wait_synced(VIEW_PATIENCE)
         seen = pod.seen
-        if seen is not None and seen.ended:
-            self.log.warning("Server %s ended: %s", self._log_name, why_ended(seen))
+        if self._ended is None and seen is not None and seen.ended:
+            self._ended = ExitStatus(seen.exit_code, why_ended(seen))
             await pod.discard()
-            return 1 if seen.exit_code is None else seen.exit_code
-        if await pod.is_gone():
-            self.log.warning("Server %s ended: its pod was deleted", self._log_name)
-            return 1
-        return None
+        elif self._ended is None and await pod.is_gone():
+            self._ended = ExitStatus(None, "its pod was deleted")
+        return self._ended
 
     async def get_url(self) -> str:
         """Where the server is, which only its pod knows if the hub ended while it started."""

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import aiohttp
+
 from spectrum_spawner import kube, names, pods
 from spectrum_spawner.inventory import Inventory
 from spectrum_spawner.kube import Client, Object
@@ -20,11 +22,15 @@ _log = logging.getLogger("spectrum.views")
 
 
 class Views:
-    """The views of the hub in one namespace, and the client for its other requests."""
+    """The views of the hub in one namespace, and the clients for its other requests.
+
+    `client` is for the Kubernetes API, `http` for the servers themselves.
+    """
 
     def __init__(self, hub_namespace: str) -> None:
         self.hub_namespace = hub_namespace
         self.client = Client()
+        self.http = aiohttp.ClientSession()
         self._watching = Client()
         self._pods: dict[str, View[Pod]] = {}
         self.teams: View[Team] = View(
@@ -102,6 +108,7 @@ class Views:
             await view.close()
         await self._watching.close()
         await self.client.close()
+        await self.http.close()
         if self._keeper is not asyncio.current_task():
             self._keeper.cancel()
 

@@ -5,7 +5,9 @@ import socket
 import subprocess
 import sys
 import tarfile
+import threading
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -127,6 +129,8 @@ def test_a_killed_process_is_started_again(daemons):
     daemons.ensure("sleeper", SLEEP)
     before = daemons.find_record("sleeper")
     os.kill(before.pid, 9)
+    with Progress(Terminal()).step("waiting") as step:
+        step.wait_for("the end", lambda: not daemons.is_alive("sleeper"), timeout=10)
     assert daemons.ensure("sleeper", SLEEP) is True
     assert daemons.find_record("sleeper").pid != before.pid
 
@@ -156,9 +160,10 @@ def test_a_process_that_got_the_pid_of_a_recorded_one_is_never_stopped(daemons, 
     assert daemons.is_alive("sleeper") is True
 
 
-def test_a_command_that_cannot_start_is_refused_with_its_message(daemons):
+def test_a_command_that_ends_at_once_leaves_its_message(daemons):
     daemons.ensure("sleeper", ["no-such-command"])
-    assert daemons.is_alive("sleeper") is False
+    with Progress(Terminal()).step("waiting") as step:
+        step.wait_for("the end", lambda: not daemons.is_alive("sleeper"), timeout=10)
     assert "no-such-command" in daemons.read_last_line("sleeper")
 
 
@@ -211,7 +216,7 @@ def test_another_architecture_is_refused(monkeypatch):
 
 def test_a_missing_go_is_named_with_the_way_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refusal, match=r"^go is missing: install Go .* https://go.dev/dl"):
+    with pytest.raises(Refusal, match=r"^go is missing: install Go .*https://go.dev/dl"):
         check_tools()
 
 
@@ -244,19 +249,32 @@ def test_a_port_of_our_own_process_is_fine(monkeypatch, daemons):
     check_ports(daemons)
 
 
-def test_a_second_command_is_refused_while_one_works(tmp_path):
-    with (
-        hold_lock(tmp_path),
-        pytest.raises(Refusal, match=r"^another local/up"),
-        hold_lock(tmp_path),
-    ):
-        pass
+def test_a_second_command_says_that_it_waits_for_the_first(tmp_path):
+    first, second = Terminal(), Terminal()
+
+    def run_second():
+        with hold_lock(tmp_path / "lock", Progress(second)):
+            pass
+
+    with hold_lock(tmp_path / "lock", Progress(first)):
+        thread = threading.Thread(target=run_second)
+        thread.start()
+        with Progress(Terminal()).step("waiting") as step:
+            step.wait_for("the second's line", second.getvalue, timeout=10)
+    thread.join(timeout=10)
+    assert (first.texts, second.texts) == (
+        [],
+        [
+            "waiting for another command of local/ to end …",
+            ANY,
+        ],
+    )
 
 
 def test_a_failed_command_is_refused_with_its_last_line():
     with pytest.raises(Refusal) as refusal:
-        run(["sh", "-c", "echo no; echo such thing >&2; exit 3"])
-    assert str(refusal.value) == "sh -c echo no; echo such thing >&2; exit 3 failed: such thing"
+        run(["/bin/sh", "-c", "echo no; echo such thing >&2; exit 3"])
+    assert str(refusal.value) == "sh echo no; echo such thing >&2; exit 3 failed: such thing"
 
 
 def test_an_unknown_part_is_refused_in_one_line():

@@ -12,8 +12,8 @@ from spectrum_spawner.controller.settings import Settings, SettingsError
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    # a probe every few seconds is no news
-    for name in ("aiohttp.access", "kopf.activities"):
+    # probes and events that came in are no news
+    for name in ("aiohttp.access", "kopf.activities", "kopf.objects"):
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
         settings = Settings.from_environment(os.environ)

@@ -5,7 +5,6 @@ views, so that a look may happen at any time, twice, or after a crash half way. 
 all as it should be writes nothing.
 """
 
-import datetime
 import logging
 
 from spectrum_spawner import names
@@ -14,6 +13,7 @@ from spectrum_spawner.controller.cluster import NAMESPACES, Cluster, collection_
 from spectrum_spawner.controller.drift import mending_patch
 from spectrum_spawner.controller.gids import Gids, GidsExhausted
 from spectrum_spawner.controller.objects import TeamSpace
+from spectrum_spawner.controller.orphans import Orphans, get_namespace, now
 from spectrum_spawner.controller.ownership import Claim
 from spectrum_spawner.controller.settings import Settings
 from spectrum_spawner.kube import Client, NotFound, Object, Refused, collection, item
@@ -43,6 +43,7 @@ class Reconciler:
         self._client = client
         self._cluster = cluster
         self._gids = gids
+        self._orphans = Orphans(client, cluster, settings)
         self.settings = settings
 
     async def reconcile(self, name: str) -> None:
@@ -54,7 +55,7 @@ class Reconciler:
         await self._cluster.wait_synced()
         team = await self._get_team(name)
         if team is None:
-            await self._leave_orphans(name)
+            await self._orphans.keep_or_purge(name)
             return
         try:
             space = await self._ensure_space(team)
@@ -79,16 +80,15 @@ class Reconciler:
     async def _ensure_space(self, team: Object) -> TeamSpace:
         """Namespace and all it holds; raises NotReady if the namespace is not this Team's."""
         namespace = await self._find_namespace(team)
-        metadata = team["metadata"]
         claim = ownership.claim_of(namespace, hub_namespace=self.settings.hub_namespace, team=team)
         if namespace is not None and claim is not Claim.OURS:
             if claim is Claim.ORPHANED:
-                await self._mark_orphaned(namespace)
+                await self._orphans.mark(namespace)
             raise NotReady(_REASONS[claim], ownership.explain(claim, namespace))
         space = TeamSpace(
             hub_namespace=self.settings.hub_namespace,
-            team=metadata["name"],
-            uid=metadata["uid"],
+            team=team["metadata"]["name"],
+            uid=team["metadata"]["uid"],
             namespace=self._namespace_name(team, namespace),
             gid=await self._gid_of(team, namespace),
         )
@@ -117,14 +117,8 @@ class Reconciler:
                 namespace, hub_namespace=self.settings.hub_namespace, team=team
             )
             if claim is Claim.OURS:
-                return await self._get_namespace(namespace["metadata"]["name"])
-        return await self._get_namespace(self._namespace_name(team, None))
-
-    async def _get_namespace(self, name: str) -> Object | None:
-        try:
-            return await self._client.get(item(*NAMESPACES, name))
-        except NotFound:
-            return None
+                return await get_namespace(self._client, namespace["metadata"]["name"])
+        return await get_namespace(self._client, self._namespace_name(team, None))
 
     async def _gid_of(self, team: Object, namespace: Object | None) -> int:
         recorded = (team.get("status") or {}).get("gid")
@@ -181,36 +175,6 @@ class Reconciler:
                 policy = {"kind": "NetworkPolicy", "metadata": live["metadata"]}
                 await self._client.delete(path_of(policy), uid=live["metadata"]["uid"])
 
-    async def _leave_orphans(self, team: str) -> None:
-        """Keep the namespaces of a Team that is gone, unless their purge is asked for."""
-        own = names.team_namespace(team, prefix=self.settings.prefix)
-        found = {ns["metadata"]["name"] for ns in self._cluster.namespaces_of(team)} | {own}
-        for name in sorted(found):
-            namespace = await self._get_namespace(name)
-            if namespace is None or namespace["metadata"].get("deletionTimestamp"):
-                continue
-            if not ownership.is_of_team(
-                namespace, hub_namespace=self.settings.hub_namespace, team=team
-            ):
-                continue
-            if ownership.is_to_be_purged(namespace):
-                _log.warning("team %s is gone: purging namespace %s as annotated", team, name)
-                await self._client.delete(item(*NAMESPACES, name), uid=namespace["metadata"]["uid"])
-            else:
-                await self._mark_orphaned(namespace)
-
-    async def _mark_orphaned(self, namespace: Object) -> None:
-        """Mark once. A purge that was asked for before this moment was not about an orphan."""
-        if ownership.is_orphaned(namespace):
-            return
-        metadata = namespace["metadata"]
-        _log.warning("namespace %s has no Team any more: kept, marked orphaned", metadata["name"])
-        annotations = {names.ANNOTATION_ORPHANED_AT: _now(), names.ANNOTATION_PURGE: None}
-        await self._client.patch(
-            item(*NAMESPACES, metadata["name"]),
-            {"metadata": {"uid": metadata["uid"], "annotations": annotations}},
-        )
-
     async def _report_ready(self, team: Object, space: TeamSpace) -> None:
         conditions = [
             status.make_condition(
@@ -238,7 +202,7 @@ class Reconciler:
         await self._write_status(team, wanted)
 
     async def _write_status(self, team: Object, wanted: Object) -> None:
-        patch = status.status_patch(team, wanted, now=_now())
+        patch = status.status_patch(team, wanted, now=now())
         if not patch:
             return
         metadata = team["metadata"]
@@ -258,7 +222,3 @@ class Reconciler:
 def _gid_on(namespace: Object) -> int:
     text = ownership.annotation(namespace, objects.ANNOTATION_GID)
     return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,12 +1,18 @@
-// JupyterHub's own script stops servers; this one says so and shows the page as it is afterwards.
-require(["jquery"], ($) => {
+// JupyterHub's own script handles named servers; this one the default server, and it shows the
+// page as it is after each stop.
+require(["jquery", "jhapi"], ($, JHAPI) => {
   for (const time of document.querySelectorAll("time.time-col")) {
     time.title = new Date(time.textContent.trim()).toLocaleString();
   }
-  $("#stop").on("click", (event) => {
-    event.currentTarget.disabled = true;
-    event.currentTarget.textContent = "Stopping…";
-  });
+  const stop = document.getElementById("stop-default");
+  if (stop) {
+    stop.addEventListener("click", () => {
+      stop.disabled = true;
+      stop.textContent = "Stopping…";
+      new JHAPI(window.jhdata.base_url).stop_server(window.jhdata.user);
+    });
+    stop.disabled = false; // before this point a click would be lost
+  }
   $(document).on("ajaxSuccess", (_event, _xhr, settings) => {
     if (settings.type === "DELETE") window.location.reload();
   });

@@ -82,5 +82,7 @@ require(["jquery", "jhapi"], ($, JHAPI) => {
     }
   });
 
+  cancel.disabled = false; // before this point a click would be lost
+
   window._jupyterhub_page_loaded = true; // what JupyterHub's own pages tell to tests
 });

@@ -4,7 +4,7 @@ Plain is what a person gets who follows JupyterHub's documentation: the same ver
 packages, by `pip install` into a new virtual environment of the same Python (pip compiles the
 bytecode, so neither side compiles at start), started by `jupyterhub-singleuser`, with none of our
 settings. Both run in the image's root filesystem as a pod would run them, in turns, against the
-same stand-in for the hub, after one start of each that is not counted. Needs root.
+same stand-in for the hub; round 0, with cold files, is not counted. Needs root.
 
     python -m tests.bench.singleuser_start [ROUNDS]
 """
@@ -27,7 +27,8 @@ PLAIN = "/tmp/plain"
 
 
 def install_plainly(root: RootFilesystem, home: Path) -> None:
-    """Install into PLAIN what the image has, less our own package."""
+    """Install into PLAIN what the image has, less our own package, and remove our settings."""
+    shutil.rmtree(root.path / "etc" / "jupyter", ignore_errors=True)
     settings = {}
     if CA_BUNDLE.exists():
         shutil.copy(CA_BUNDLE, root.path / "tmp" / "ca.crt")
@@ -59,17 +60,18 @@ def main(rounds: int) -> None:
     archive = build_all(find_cache(), print)[f"{REPOSITORY}/base-notebook:dev"]
     folder = Path(tempfile.mkdtemp(prefix="spectrum-bench-", dir="/var/tmp"))
     try:
-        root = unpack(archive, folder / "root")
+        ours, plain = unpack(archive, folder / "ours"), unpack(archive, folder / "plain")
         home = folder / "home"
-        home.mkdir(mode=0o777)
-        install_plainly(root, home)
+        home.mkdir()
+        home.chmod(0o777)
+        install_plainly(plain, home)
         pairs = []
         with running_hub() as hub:
             for number in range(rounds + 1):
-                plain = measure_start(root, hub_port=hub.server_port, plain=True)
-                ours = measure_start(root, hub_port=hub.server_port, plain=False)
-                print(f"round {number}: plain {plain:.2f} s, ours {ours:.2f} s")
-                pairs.append((plain, ours))
+                first = measure_start(plain, hub_port=hub.server_port, plain=True)
+                second = measure_start(ours, hub_port=hub.server_port, plain=False)
+                print(f"round {number}: plain {first:.2f} s, ours {second:.2f} s", flush=True)
+                pairs.append((first, second))
     finally:
         shutil.rmtree(folder)
     counted = pairs[1:]

@@ -1,15 +1,11 @@
-"""How long a start and a stop take: SpectrumSpawner and plain KubeSpawner in turns.
+"""The hub's own share of a start and a stop: SpectrumSpawner and plain KubeSpawner in turns.
 
     python -m tests.bench.spawn_lag [--rounds N] [--pod-seconds S]
-    python -m tests.bench.spawn_lag --kubeconfig FILE --hub-address IP [--rounds N]
 
-Both hubs run in this process and start the same image, each in a namespace of its own; which goes
-first changes each round. A start lasts from the POST until the server is ready, a stop from the
-DELETE until the server is gone and the pod with it.
-
-Without `--kubeconfig` a kube-apiserver is started whose pods run `--pod-seconds` after they were
-bound: what is left is the hub's own share. With it, pods are real: run it where pods can reach
-`--hub-address` and this machine can reach pods.
+Both hubs run in this process against one kube-apiserver, each in a namespace of its own; which
+goes first changes each round. There is no kubelet: a pod runs `--pod-seconds` after it was bound,
+and its server answers at once. A start lasts from the POST until the server is ready, a stop from
+the DELETE until the server is gone and the pod with it.
 
 Prints one JSON line for each start and stop, and a table at the end.
 """
@@ -23,21 +19,17 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from traitlets.config import Config
-
 from local.control_plane import control_plane
-from spectrum_spawner import names
 from tests.hub.clock import wait_until
-from tests.hub.cluster import Cluster, connect, connect_as, find_teams, serve_teams
+from tests.hub.cluster import Cluster, connect, serve_teams
 from tests.hub.hub import Hub
 from tests.hub.node import NodeStub, ServerStub
 from tests.hub.spawners import make_plain, make_spectrum
-from tests.hub.team import RBAC, Team, create_hub_namespace, create_team
+from tests.hub.team import Team, create_hub_namespace, create_team
 
 HUB_NAMESPACE = "spectrum-bench"
 USER = "alice"
@@ -70,67 +62,34 @@ class Contender:
         return not await self.hub.find_server(USER) and not await cluster.list(self.team.pods)
 
 
-async def measure(arguments: argparse.Namespace) -> list[Contender]:
+async def measure(*, rounds: int, pod_seconds: float) -> list[Contender]:
     """Play all rounds; the first of each contender is warm-up and does not count."""
     async with AsyncExitStack() as stack:
-        kubeconfig, cluster = await stack.enter_async_context(_open_cluster(arguments))
-        os.environ["KUBECONFIG"] = str(kubeconfig)
+        plane = stack.enter_context(control_plane())
+        os.environ["KUBECONFIG"] = str(plane.kubeconfig)
+        cluster = await stack.enter_async_context(connect(plane))
+        await serve_teams(cluster)
         await create_hub_namespace(cluster, HUB_NAMESPACE)
+        node = await stack.enter_async_context(NodeStub(cluster, f"{HUB_NAMESPACE}-"))
+        node.start_seconds = pod_seconds
+        stub = await stack.enter_async_context(ServerStub())
         flight = await create_team(cluster, HUB_NAMESPACE, "flight")
-        beside = await create_team(cluster, HUB_NAMESPACE, "beside", spec={"groups": ["nobody"]})
-        stack.push_async_callback(_remove, cluster, [flight, beside])
-        port = 8888
-        if arguments.kubeconfig is None:
-            node = NodeStub(cluster, f"{HUB_NAMESPACE}-")
-            node.start_seconds = arguments.pod_seconds
-            await stack.enter_async_context(node)
-            port = (await stack.enter_async_context(ServerStub())).port
+        beside = await create_team(cluster, HUB_NAMESPACE, "beside")
         contenders = []
         for name, team, setup in (
             ("SpectrumSpawner", flight, make_spectrum(HUB_NAMESPACE)),
             ("KubeSpawner", beside, make_plain(beside)),
         ):
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            _extend(setup.config, arguments, port)
-            hub = Hub(directory, setup)
+            setup.config.Spawner.port = stub.port
+            hub = Hub(Path(stack.enter_context(tempfile.TemporaryDirectory())), setup)
             await hub.start()
             stack.push_async_callback(hub.kill)
             contenders.append(Contender(name, hub, team))
-        for number in range(arguments.rounds + 1):
-            order = contenders if number % 2 else contenders[::-1]
-            for contender in order:
+        for number in range(rounds + 1):
+            for contender in contenders if number % 2 else contenders[::-1]:
                 await contender.play(cluster)
                 _print_round(number, contender)
     return contenders
-
-
-@asynccontextmanager
-async def _open_cluster(arguments: argparse.Namespace) -> AsyncIterator[tuple[Path, Cluster]]:
-    if arguments.kubeconfig is not None:
-        async with connect_as(arguments.kubeconfig) as cluster:
-            yield arguments.kubeconfig, cluster
-        return
-    with control_plane() as plane:
-        async with connect(plane) as cluster:
-            await serve_teams(cluster)
-            yield plane.kubeconfig, cluster
-
-
-async def _remove(cluster: Cluster, teams: list[Team]) -> None:
-    """Leave a cluster as it was found."""
-    for team in teams:
-        await cluster.delete(f"{find_teams(HUB_NAMESPACE)}/{team.name}")
-        await cluster.delete(f"/api/v1/namespaces/{team.namespace}")
-    await cluster.delete(f"/api/v1/namespaces/{HUB_NAMESPACE}")
-    await cluster.delete(f"{RBAC}/clusterroles/{names.hub_role_in_team(HUB_NAMESPACE)}")
-
-
-def _extend(config: Config, arguments: argparse.Namespace, port: int) -> None:
-    config.Spawner.port = port
-    if arguments.hub_address:
-        config.JupyterHub.hub_ip = "0.0.0.0"
-        config.JupyterHub.hub_connect_ip = arguments.hub_address
-        config.KubeSpawner.cmd = ["spectrum-singleuser"]
 
 
 def _print_round(number: int, contender: Contender) -> None:
@@ -155,14 +114,13 @@ def _find_percentile(values: list[float], percent: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(description="Compare the lag of starts and stops.")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--pod-seconds", type=float, default=0.5)
-    parser.add_argument("--kubeconfig", type=Path)
-    parser.add_argument("--hub-address", help="this machine's address as pods reach it")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    _print_table(asyncio.run(measure(arguments)))
+    contenders = asyncio.run(measure(rounds=arguments.rounds, pod_seconds=arguments.pod_seconds))
+    _print_table(contenders)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A real browser (Debian's Chromium), and a screenshot of every page that a test failed on."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,17 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-outcome = pytest.StashKey[pytest.CallInfo]()
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
+    """Keep what the person saw, before any fixture tidies up."""
     report = yield
-    if call.when == "call":
-        item.stash[outcome] = report
+    if call.when == "call" and report.failed:
+        FAILURES.mkdir(exist_ok=True)
+        for number, page in enumerate(item.funcargs.get("pages", [])):
+            name = re.sub(r"[^\w.-]+", "_", f"{item.name}-{number}")
+            page.screenshot(path=FAILURES / f"{name}.png")
     return report
 
 
@@ -38,20 +42,21 @@ def chromium():
 
 
 @pytest.fixture
-def new_page(chromium: Browser, request: pytest.FixtureRequest):
+def pages() -> Iterator[list[Page]]:
+    """The pages that a test has open; they close with it."""
+    opened: list[Page] = []
+    yield opened
+    for page in opened:
+        page.context.close()
+
+
+@pytest.fixture
+def new_page(chromium: Browser, pages: list[Page]):
     """Make a page with cookies of its own: one person at one browser."""
-    pages: list[Page] = []
 
     def make(**settings: object) -> Page:
         context = chromium.new_context(viewport={"width": 1200, "height": 900}, **settings)
         pages.append(context.new_page())
         return pages[-1]
 
-    yield make
-    report = request.node.stash.get(outcome, None)
-    for number, page in enumerate(pages):
-        if report is not None and report.failed:
-            FAILURES.mkdir(exist_ok=True)
-            name = re.sub(r"[^\w.-]+", "_", f"{request.node.name}-{number}")
-            page.screenshot(path=FAILURES / f"{name}.png")
-        page.context.close()
+    return make

@@ -13,18 +13,26 @@ RAW_EVENT = re.compile(r"Normal|Warning|Successfully assigned|FailedScheduling|d
 
 @pytest.fixture
 def sign_in(new_page, release):
-    """Sign in as somebody; the page is then where a person lands."""
+    """Sign in as somebody, who lands on the spawn page; whoever has a server then is stopped."""
+    pages: list[Page] = []
 
     def as_person(name: str, password: str | None = None) -> Page:
-        page = new_page(base_url=release.url)
-        page.goto(f"{release.url}hub/login")
+        page = new_page()
+        page.goto(release.url)
         page.get_by_label("Username:").fill(name)
         page.get_by_label("Password:").fill(password or release.user_password)
         page.get_by_role("button", name="Sign in").click()
-        expect(page.locator("#logout")).to_be_visible()
+        expect(page.get_by_role("heading", name="Start a server")).to_be_visible()
+        pages.append(page)
         return page
 
-    return as_person
+    yield as_person
+    for page in pages:
+        page.goto(f"{release.url}hub/home")
+        stop = page.locator("#stop-default")
+        if stop.is_visible():
+            stop.click()
+            expect(stop).to_be_hidden(timeout=READY)
 
 
 def card(page: Page, profile: str):
@@ -49,7 +57,7 @@ def pods(release, team: str) -> str:
 def start(page: Page, *, team: str, profile: str) -> list[str]:
     """Choose and start; the list fills with the sentences of the progress page."""
     sentences: list[str] = []
-    page.expose_function("saySentence", sentences.append)
+    page.expose_function("saySentence", lambda sentence: sentences.append(sentence))
     page.add_init_script("""
         addEventListener("DOMContentLoaded", () => {
           const log = document.getElementById("progress-log");
@@ -61,7 +69,7 @@ def start(page: Page, *, team: str, profile: str) -> list[str]:
         });
     """)
     page.get_by_text(team, exact=True).click()
-    page.locator(f"input[name=profile][value='{profile}']").check()
+    card(page, profile).click()
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_role("heading", name="Starting your server")).to_be_visible()
     return sentences
@@ -122,7 +130,9 @@ def test_a_person_trains_on_a_gpu_and_gives_it_back(sign_in, release):
     bob = sign_in("bob")
     assert free_gpus(bob, release) == free - 1
 
-    page.goto(f"{release.url}hub/home")
+    with page.context.expect_page() as opened:
+        choose(page, "File", "Hub Control Panel")
+    page = opened.value
     expect(page.get_by_text(re.compile(r"in team Flight"))).to_be_visible()
     page.get_by_role("button", name="Stop — releases 1 GPU").click()
     expect(page.get_by_text("You have no server running")).to_be_visible(timeout=READY)
@@ -143,16 +153,14 @@ def expect_free(page: Page, release, free: int) -> None:
     )
 
 
-def test_somebody_sees_only_their_own_teams(sign_in, release):
+def test_somebody_sees_only_their_own_teams(sign_in):
     page = sign_in("bob")
-    page.goto(f"{release.url}hub/spawn")
     expect(page.get_by_role("heading", name="Team Ops")).to_be_visible()
     assert "Flight" not in page.inner_text("body")
 
 
-def test_somebody_in_no_team_reads_whom_to_ask(sign_in, release):
+def test_somebody_in_no_team_reads_whom_to_ask(sign_in):
     page = sign_in("carol")
-    page.goto(f"{release.url}hub/spawn")
     expect(page.get_by_role("heading", name="You are in no team yet")).to_be_visible()
     expect(page.get_by_text(re.compile("Please ask .* to add you to a team"))).to_be_visible()
     expect(page.get_by_role("button", name="Start")).to_have_count(0)
@@ -172,7 +180,6 @@ def test_the_administrator_needs_the_longer_password(sign_in, new_page, release)
 
 def test_a_start_can_be_cancelled_while_it_waits(sign_in, release):
     page = sign_in("alice")
-    page.goto(f"{release.url}hub/spawn")
     start(page, team="Flight", profile="cpu-small")
     page.get_by_role("button", name="Cancel").click()
     page.wait_for_url("**/hub/home", timeout=READY)
@@ -182,7 +189,6 @@ def test_a_start_can_be_cancelled_while_it_waits(sign_in, release):
 
 def test_a_refusal_is_a_sentence_on_the_form(sign_in, release):
     page = sign_in("bob")
-    page.goto(f"{release.url}hub/spawn")
     page.locator("input[name=team]").evaluate("field => { field.value = 'flight' }")
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_role("alert")).to_have_text(

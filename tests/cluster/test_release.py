@@ -44,7 +44,7 @@ def test_a_service_account_may_do_what_the_golden_file_says_and_no_more(
 def sort_rights(listed: str, namespace: str) -> str:
     """The table of `kubectl auth can-i --list`, one space between columns, rows in order."""
     rows = [re.sub(r" {2,}", " ", row).strip() for row in listed.splitlines()[1:]]
-    return "\n".join(sorted(rows)).replace(namespace, HUB_NAMESPACE) + "\n"
+    return "\n".join(sorted(rows)).replace(f"[{namespace}-", f"[{HUB_NAMESPACE}-") + "\n"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_demo_accounts_sign_in_with_their_groups(
         assert read_account(person) == {"name": name, "groups": groups, "admin": admin}
 
 
-@pytest.mark.parametrize("name", ["mallory", "flight", "Alice ", ""])
+@pytest.mark.parametrize("name", ["mallory", "flight", "al ice", ""])
 def test_nobody_else_signs_in(release: InstalledRelease, name: str) -> None:
     with Person(release.url, name) as person:
         assert not person.sign_in(release.user_password)
@@ -129,4 +129,8 @@ def test_who_is_taken_out_of_a_group_loses_it_with_the_upgrade_though_signed_in(
 
 def read_account(person: Person) -> dict[str, Any]:
     account = person.call("GET", "user").json()
-    return {key: account[key] for key in ("name", "groups", "admin")}
+    return {
+        "name": account["name"],
+        "groups": sorted(account["groups"]),
+        "admin": account["admin"],
+    }

@@ -13,6 +13,7 @@ import pytest
 
 from local.errors import Refusal
 from local.kubectl import Kubectl
+from spectrum_spawner import names
 from spectrum_spawner.inventory import Inventory
 from tests.conftest import InstalledRelease
 
@@ -51,7 +52,6 @@ class Pod:
     kubectl: Kubectl
     namespace: str
     name: str
-    container: str = ""
 
     @property
     def address(self) -> str:
@@ -118,7 +118,8 @@ def make_team(release: InstalledRelease, name: str, quota: Mapping[str, Any]) ->
     wait_until(lambda: "spectrum.dev/orphaned-at" in find_annotations(kubectl, namespace))
     assert "deletionTimestamp" not in kubectl.get("namespace", namespace)["metadata"]
     kubectl("annotate", "namespace", namespace, f"spectrum.dev/purge={namespace}")
-    kubectl("wait", "--for=delete", f"namespace/{namespace}", "--timeout=60s")
+    found = ("get", "namespace", namespace, "--ignore-not-found", "-o", "jsonpath={.status.phase}")
+    wait_until(lambda: kubectl(*found) in ("", "Terminating"))
 
 
 def find_annotations(kubectl: Kubectl, namespace: str) -> dict[str, str]:
@@ -151,12 +152,19 @@ def make_pod(name: str, image: str, *, gpus: int = 0) -> dict[str, Any]:
 
 
 def start_pod(
-    kubectl: Kubectl, namespace: str, name: str, image: str, *, gpus: int = 0, account: str = ""
+    kubectl: Kubectl,
+    namespace: str,
+    name: str,
+    image: str,
+    *,
+    gpus: int = 0,
+    is_server: bool = False,
 ) -> Pod:
     """A pod that listens on both ports, once it runs."""
     manifest = make_pod(name, image, gpus=gpus)
-    if account:
-        manifest["spec"]["serviceAccountName"] = account
+    if is_server:
+        manifest["metadata"]["labels"] = {names.LABEL_COMPONENT: names.COMPONENT_SERVER}
+        manifest["spec"]["serviceAccountName"] = names.SERVER_SERVICE_ACCOUNT
     kubectl("-n", namespace, "create", "-f", "-", text=json.dumps(manifest))
     kubectl("-n", namespace, "wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s")
     return Pod(kubectl, namespace, name)
@@ -182,7 +190,7 @@ def assert_reaches(pod: Pod, targets: Mapping[str, str], wanted: Mapping[str, bo
 @pytest.fixture(scope="module")
 def server(kubectl: Kubectl, north: str, image: str) -> Pod:
     """What a user's server is to the network and to the Kubernetes API."""
-    return start_pod(kubectl, north, "server", image, account="spectrum-server")
+    return start_pod(kubectl, north, "server", image, is_server=True)
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +274,13 @@ def test_without_a_policy_the_same_addresses_answer(
         "another team's server": False,
     }
     assert_reaches(stranger, targets, wanted)
+
+
+def test_the_hub_answers_servers_only(
+    release: InstalledRelease, teammate: Pod, stranger: Pod
+) -> None:
+    for pod in (teammate, stranger):
+        assert_reaches(pod, {"hub": f"hub.{release.namespace}:8081"}, {"hub": False})
 
 
 def test_the_hub_reaches_a_server_on_its_port_and_on_no_other(hub: Pod, server: Pod) -> None:

@@ -48,7 +48,10 @@ class Clock:
 async def wait_until(
     condition: Callable[[], Any | Awaitable[Any]], *, within: float, what: str = "it"
 ) -> Any:
-    """The first true answer of `condition`; fails after `within` seconds of the loop's clock."""
+    """The first true answer of `condition`; fails after `within` seconds of the loop's clock.
+
+    Asks about all the time, which leaves no waiting to hurry: sleep through long waits first.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within
     while True:

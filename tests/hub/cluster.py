@@ -1,9 +1,7 @@
 """What a cluster administrator and the team controller do in a test: raw objects in and out."""
 
-import base64
 import json
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -117,22 +115,9 @@ async def _check(answer: aiohttp.ClientResponse) -> None:
 @asynccontextmanager
 async def connect(plane: ControlPlane) -> AsyncIterator[Cluster]:
     """Calls as the administrator of a control plane."""
-    async with connect_as(plane.kubeconfig) as cluster:
-        yield cluster
-
-
-@asynccontextmanager
-async def connect_as(kubeconfig: Path) -> AsyncIterator[Cluster]:
-    """Calls as the user of a kubeconfig file that has client certificates in it."""
-    config = _read_yaml(kubeconfig)
-    server, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-    authority = base64.b64decode(server["certificate-authority-data"]).decode()
-    context = ssl.create_default_context(cadata=authority)
-    with tempfile.NamedTemporaryFile() as pair:
-        for part in ("client-certificate-data", "client-key-data"):
-            pair.write(base64.b64decode(user[part]))
-        pair.flush()
-        context.load_cert_chain(pair.name)
+    pki = plane.authority
+    context = ssl.create_default_context(cafile=pki.certificate)
+    context.load_cert_chain(pki.find_certificate("admin"), pki.find_key("admin"))
     # The server compresses long answers otherwise, and pauses the stream of a watch to do so.
     headers = {"Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(
@@ -140,20 +125,20 @@ async def connect_as(kubeconfig: Path) -> AsyncIterator[Cluster]:
         timeout=aiohttp.ClientTimeout(total=None),
         headers=headers,
     ) as session:
-        yield Cluster(server["server"], session)
+        yield Cluster(plane.server, session)
 
 
 async def serve_teams(cluster: Cluster) -> None:
     """Teach the API server the Team kind, unless it knows it."""
-    crd = _read_yaml(CRD)
+    crd = _read_crd()
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     if await cluster.find(f"{path}/{crd['metadata']['name']}") is None:
         await cluster.create(path, crd)
     await wait_until(lambda: _serves_teams(cluster), within=20, what="serving Team objects")
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    return yaml.safe_load(path.read_text())
+def _read_crd() -> dict[str, Any]:
+    return yaml.safe_load(CRD.read_text())
 
 
 async def _serves_teams(cluster: Cluster) -> bool:

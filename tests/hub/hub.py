@@ -20,6 +20,7 @@ from jupyterhub.proxy import Proxy
 from jupyterhub.spawner import Spawner
 from jupyterhub.utils import random_port
 from traitlets.config import Config
+from yarl import URL
 
 from spectrum_spawner.views import Views
 from tests.hub.spawners import Setup
@@ -125,12 +126,13 @@ class Hub:
     async def call(
         self, method: str, path: str, body: Any = None, *, token: str = ADMIN_TOKEN
     ) -> Answer:
-        """One request to the REST API; `path` starts after `/hub/api`."""
+        """One request to the REST API; `path` starts after `/hub/api` and is sent as it is."""
         headers = {"Authorization": f"token {token}"}
+        url = URL(self._api + path, encoded=True)
         data = None if body is None else json.dumps(body)
         async with (
             aiohttp.ClientSession() as session,
-            session.request(method, self._api + path, data=data, headers=headers) as answer,
+            session.request(method, url, data=data, headers=headers) as answer,
         ):
             text = await answer.text()
             return Answer(answer.status, _parse(text))
@@ -197,6 +199,7 @@ def _make_config(directory: Path, port: int) -> Config:
         }
     ]
     config.Authenticator.allow_all = True
+    config.Spawner.start_timeout = 300
     config.Spawner.http_timeout = 10
     return config
 

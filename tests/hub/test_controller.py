@@ -21,6 +21,8 @@ from kubernetes_asyncio.client import Configuration
 from local.control_plane import ControlPlane, control_plane
 from spectrum_spawner import names
 from spectrum_spawner.controller.crd import ensure_definition
+from spectrum_spawner.controller.gids import Gids, GidsExhausted
+from spectrum_spawner.controller.settings import Settings
 from spectrum_spawner.inventory import GPUs, Inventory
 from spectrum_spawner.kube import Client
 from tests.hub.clock import wait_until
@@ -468,6 +470,19 @@ async def test_gids_stay_unique_when_the_mark_is_lost(teams: Teams) -> None:
     assert second["status"]["gid"] > first["status"]["gid"]
 
 
+async def test_gids_differ_however_many_are_taken_at_once_and_run_out_with_a_sentence(
+    plane: ControlPlane,
+) -> None:
+    create_namespace(plane, "few")
+    few = Settings(hub_namespace="few", prefix="few-", first_gid=200_000, last_gid=200_005)
+    async with connected_client(plane) as client:
+        gids = Gids(client, few)
+        taken = await asyncio.gather(*(gids.allocate([200_001, 77]) for _ in range(4)))
+        assert sorted(taken) == [200_002, 200_003, 200_004, 200_005]
+        with pytest.raises(GidsExhausted, match="widen the controller's TEAM_GIDS"):
+            await gids.allocate([])
+
+
 async def test_what_happened_without_a_controller_is_found_when_it_starts(
     teams: Teams, controller: Controller
 ) -> None:
@@ -477,8 +492,8 @@ async def test_what_happened_without_a_controller_is_found_when_it_starts(
     await teams.delete("absent")
     await teams.cluster.delete(PATHS["ResourceQuota"].format("spectrum-changed", "spectrum"))
     controller.start()
-    await wait_until(lambda: is_orphaned(teams, "absent"), within=15, what="the mark")
-    await wait_until(lambda: teams.is_as_wanted("changed"), within=15, what="mending")
+    await wait_until(lambda: is_orphaned(teams, "absent"), within=30, what="the mark")
+    await wait_until(lambda: teams.is_as_wanted("changed"), within=30, what="mending")
 
 
 async def test_an_outage_of_the_api_server_is_sat_out(

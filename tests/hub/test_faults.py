@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from spectrum_spawner import names
@@ -25,33 +26,35 @@ async def hub(start_hub: Callable[..., Awaitable[Hub]], flight: Team, hub_namesp
 
 
 async def test_a_server_counts_as_running_until_its_team_was_listed(
-    hub: Hub, flight: Team, fault_proxy: FaultProxy, cluster: Cluster
+    hub: Hub, flight: Team, fault_proxy: FaultProxy, cluster: Cluster, clock: Clock
 ) -> None:
     await hub.start_server("alice")
     await hub.kill()
     mend = fault_proxy.refuse(lambda call: call.is_list(flight.pods), status=500, times=None)
-    await hub.start()
-    assert await hub.find_spawner("alice").poll() is None
-    await cluster.delete(flight.find_pod("alice"), {"gracePeriodSeconds": 0})
-    await asyncio.sleep(1)
-    assert await hub.find_spawner("alice").poll() is None
+    with clock.hurry(20):
+        await hub.start()
+        assert await hub.find_spawner("alice").poll() is None
+        await cluster.delete(flight.find_pod("alice"), {"gracePeriodSeconds": 0})
+        await asyncio.sleep(60)
+        assert await hub.find_spawner("alice").poll() is None
     mend()
     await wait_until(lambda: _has_ended(hub, "alice"), within=10)
 
 
 async def test_a_failed_list_of_one_team_touches_no_other(
-    hub: Hub, flight: Team, make_team: MakeTeam, fault_proxy: FaultProxy
+    hub: Hub, flight: Team, make_team: MakeTeam, fault_proxy: FaultProxy, clock: Clock
 ) -> None:
     ops = await make_team("ops")
     await hub.start_server("alice")
     await hub.start_server("bob", OPS)
     await hub.kill()
     fault_proxy.refuse(lambda call: call.is_list(flight.pods), status=500, times=None)
-    await hub.start()
-    await wait_until(lambda: hub.is_ready("bob"), within=10)
-    assert (await hub.stop_server("bob")).status in (202, 204)
-    await wait_until(lambda: _is_absent(hub, "bob"), within=10)
-    assert await hub.find_spawner("alice").poll() is None
+    with clock.hurry(10):
+        await hub.start()
+        await wait_until(lambda: hub.is_ready("bob"), within=10)
+        assert (await hub.stop_server("bob")).status in (202, 204)
+        await wait_until(lambda: _is_absent(hub, "bob"), within=20)
+        assert await hub.find_spawner("alice").poll() is None
     assert fault_proxy.count(lambda call: call.is_delete(ops.pods)) == 1
 
 
@@ -68,7 +71,7 @@ async def test_rights_revoked_for_one_team_stop_no_server_and_heal(
     await hub.start_server("alice")
     await revoke_hub(cluster, flight)
     fault_proxy.cut_watches()
-    with clock.hurry(10):
+    with clock.hurry(30):
         await asyncio.sleep(40)
     assert await hub.find_spawner("alice").poll() is None
     assert (await hub.start_server("bob", OPS)).status == 201
@@ -167,9 +170,13 @@ async def test_an_image_that_cannot_be_pulled_is_named_within_30_seconds(
     with clock.hurry(10):
         answer = await hub.start_server("alice")
         assert answer.status == 202
-        await wait_until(lambda: _is_absent(hub, "alice"), within=40)
-    assert "image" in str(hub.find_spawner("alice")._spawn_future.exception())
+        await asyncio.sleep(20)
+        await wait_until(lambda: _is_absent(hub, "alice"), within=10)
+    message = _read_failure(hub, "alice")
+    _check_sentence(message)
+    assert "image" in message
     assert await cluster.list(flight.pods) == []
+    assert _count_failures(hub) == 0
 
 
 async def test_a_start_without_room_waits_and_can_be_cancelled(
@@ -187,14 +194,33 @@ async def test_a_start_without_room_waits_and_can_be_cancelled(
     assert await cluster.list(flight.pods) == []
 
 
+async def test_a_start_that_finds_no_room_in_time_says_why_and_leaves_no_pod(
+    hub: Hub, flight: Team, node: NodeStub, cluster: Cluster, clock: Clock
+) -> None:
+    node.play = find_no_room
+    with clock.hurry(50):
+        assert (await hub.start_server("alice")).status == 202
+        await asyncio.sleep(290)
+        await wait_until(lambda: _is_absent(hub, "alice"), within=30)
+    message = _read_failure(hub, "alice")
+    _check_sentence(message)
+    assert "1 Insufficient nvidia.com/gpu" in message
+    assert await cluster.list(flight.pods) == []
+    assert _count_failures(hub) == 0
+
+
 async def test_a_server_that_ran_out_of_memory_says_so(
-    hub: Hub, flight: Team, node: NodeStub, cluster: Cluster
+    hub: Hub,
+    flight: Team,
+    node: NodeStub,
+    cluster: Cluster,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     await hub.start_server("alice")
-    spawner = hub.find_spawner("alice")
     await node.end(await cluster.get(flight.find_pod("alice")), "OOMKilled", 137)
-    await wait_until(lambda: _has_ended(hub, "alice"), within=5)
-    assert "memory" in str(await spawner.poll())
+    await wait_until(lambda: _is_absent(hub, "alice"), within=5)
+    assert "it used more memory than its profile allows (OOMKilled), exit code 137" in caplog.text
+    assert "User alice server stopped, with exit code: 137" in caplog.text
 
 
 async def test_a_busy_api_server_delays_a_start_and_fails_none(
@@ -238,6 +264,11 @@ async def _has_ended(hub: Hub, user: str) -> bool:
 
 async def _is_absent(hub: Hub, user: str) -> bool:
     return await hub.find_server(user) is None
+
+
+def _read_failure(hub: Hub, user: str) -> str:
+    """What the pages say about the last start of a user's server, which failed."""
+    return hub.find_spawner(user)._spawn_future.exception().jupyterhub_message
 
 
 def _count_failures(hub: Hub) -> int:

@@ -1,0 +1,70 @@
+"""Namespaces whose Team is gone: kept with all that is in them, until somebody says purge.
+
+Quota, policies and the hub's role stay in force: what runs there runs on and can be stopped by
+its people, and nothing new starts, because the hub starts servers for Teams that exist only.
+"""
+
+import datetime
+import logging
+
+from spectrum_spawner import names
+from spectrum_spawner.controller import ownership
+from spectrum_spawner.controller.cluster import NAMESPACES, Cluster
+from spectrum_spawner.controller.settings import Settings
+from spectrum_spawner.kube import Client, NotFound, Object, item
+
+_log = logging.getLogger("spectrum.controller")
+
+
+class Orphans:
+    """Marks the namespaces that a Team left behind, and deletes one when its name is given."""
+
+    def __init__(self, client: Client, cluster: Cluster, settings: Settings) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._settings = settings
+
+    async def keep_or_purge(self, team: str) -> None:
+        """Look after all namespaces of a team whose Team object certainly does not exist."""
+        own = names.team_namespace(team, prefix=self._settings.prefix)
+        found = {ns["metadata"]["name"] for ns in self._cluster.namespaces_of(team)} | {own}
+        for name in sorted(found):
+            namespace = await get_namespace(self._client, name)
+            if namespace is None or not self._is_left_by(team, namespace):
+                continue
+            if ownership.is_to_be_purged(namespace):
+                _log.warning("team %s is gone: purging namespace %s as annotated", team, name)
+                await self._client.delete(item(*NAMESPACES, name), uid=namespace["metadata"]["uid"])
+            else:
+                await self.mark(namespace)
+
+    async def mark(self, namespace: Object) -> None:
+        """Mark once. A purge that was asked for before this moment was not about an orphan."""
+        if ownership.is_orphaned(namespace):
+            return
+        metadata = namespace["metadata"]
+        _log.warning("namespace %s has no Team any more: kept, marked orphaned", metadata["name"])
+        annotations = {names.ANNOTATION_ORPHANED_AT: now(), names.ANNOTATION_PURGE: None}
+        await self._client.patch(
+            item(*NAMESPACES, metadata["name"]),
+            {"metadata": {"uid": metadata["uid"], "annotations": annotations}},
+        )
+
+    def _is_left_by(self, team: str, namespace: Object) -> bool:
+        hub_namespace = self._settings.hub_namespace
+        if namespace["metadata"].get("deletionTimestamp"):
+            return False
+        return ownership.is_of_team(namespace, hub_namespace=hub_namespace, team=team)
+
+
+async def get_namespace(client: Client, name: str) -> Object | None:
+    """A namespace as it stands now, whoever owns it."""
+    try:
+        return await client.get(item(*NAMESPACES, name))
+    except NotFound:
+        return None
+
+
+def now() -> str:
+    """The time as Kubernetes writes it (RFC 3339, UTC, seconds)."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

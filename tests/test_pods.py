@@ -1,0 +1,151 @@
+"""A server's pod: what is kept of one that the API server shows."""
+
+from typing import Any
+
+import pytest
+
+from spectrum_spawner.owner import Owner
+from spectrum_spawner.pods import Pod, make_environment, make_placement, make_resources, trim
+from spectrum_spawner.profiles import Profile
+
+ALICE = Owner(hub="spectrum", team="flight", user="alice", server="")
+
+
+def make_object(status: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    annotations = {**ALICE.annotations, "spectrum.dev/start-id": "s-1"}
+    return {
+        "metadata": {"name": "p", "uid": "u-1", "annotations": annotations, **metadata},
+        "status": status,
+    }
+
+
+def container(**state: Any) -> list[dict[str, Any]]:
+    return [
+        {"name": "helper", "state": {"terminated": {"exitCode": 3}}},
+        {"name": "notebook", **state},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "parts"),
+    [
+        ({}, {"phase": "Pending"}),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": "0/1 nodes are available: 1 Insufficient cpu.",
+                    }
+                ],
+            },
+            {"phase": "Pending", "unschedulable": "0/1 nodes are available: 1 Insufficient cpu."},
+        ),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [{"type": "PodScheduled", "status": "True"}],
+                "containerStatuses": container(
+                    state={"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+                ),
+            },
+            {
+                "phase": "Pending",
+                "scheduled": True,
+                "waiting": "ErrImagePull",
+                "waiting_message": "not found",
+            },
+        ),
+        (
+            {
+                "phase": "Running",
+                "podIP": "10.0.0.7",
+                "conditions": [{"type": "PodScheduled", "status": "True"}],
+                "containerStatuses": container(ready=True, state={"running": {}}),
+            },
+            {"phase": "Running", "ip": "10.0.0.7", "scheduled": True, "ready": True},
+        ),
+        (
+            {
+                "phase": "Failed",
+                "containerStatuses": container(
+                    state={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+                ),
+            },
+            {"phase": "Failed", "ended": True, "exit_code": 137, "exit_reason": "OOMKilled"},
+        ),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on disk."},
+            {
+                "phase": "Failed",
+                "ended": True,
+                "exit_reason": "Evicted",
+                "exit_message": "The node was low on disk.",
+            },
+        ),
+    ],
+)
+def test_a_pod_is_trimmed_to_what_is_asked_of_it(
+    status: dict[str, Any], parts: dict[str, Any]
+) -> None:
+    expected = Pod(name="p", uid="u-1", owner=ALICE, start_id="s-1", **parts)
+    assert trim(make_object(status)) == expected
+
+
+def test_a_pod_on_its_way_out_says_so() -> None:
+    assert trim(make_object({}, deletionTimestamp="2026-01-01T00:00:00Z")).deleting
+
+
+def test_a_pod_without_our_annotations_belongs_to_nobody() -> None:
+    pod = trim(make_object({}, annotations={"component": "singleuser-server"}))
+    assert (pod.owner, pod.start_id) == (Owner(hub="", team="", user=""), "")
+
+
+def test_cores_and_bytes_become_exact_quantities() -> None:
+    profile = Profile(
+        name="p", title="p", cpu_guarantee=0.1, cpu_limit=2, memory_limit=2**30, gpu=2
+    )
+    assert make_resources(profile) == {
+        "requests": {"cpu": "100m"},
+        "limits": {"cpu": "2", "memory": "1073741824", "nvidia.com/gpu": "2"},
+    }
+    assert make_resources(Profile(name="p", title="p")) == {"requests": {}, "limits": {}}
+
+
+def test_only_a_server_with_gpus_tolerates_the_taint_of_gpu_nodes() -> None:
+    spot = {"key": "spot", "operator": "Exists"}
+    assert make_placement(Profile(name="p", title="p")) == {}
+    assert make_placement(
+        Profile(name="p", title="p", node_selector={"disk": "ssd"}, tolerations=(spot,))
+    ) == {"nodeSelector": {"disk": "ssd"}, "tolerations": [spot]}
+    assert make_placement(Profile(name="p", title="p", gpu=1, gpu_product="NVIDIA-A100")) == {
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {
+                                    "key": "nvidia.com/gpu.product",
+                                    "operator": "In",
+                                    "values": ["NVIDIA-A100"],
+                                }
+                            ]
+                        }
+                    ]
+                }
+            }
+        },
+    }
+
+
+def test_gpus_are_hidden_from_a_server_that_asked_for_none() -> None:
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "A", "value": "1"}]
+    umask = {"name": "NB_UMASK", "value": "002"}
+    hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    assert make_environment(env, gpu=0) == [{"name": "A", "value": "1"}, umask, hidden]
+    assert make_environment(env, gpu=1) == [{"name": "A", "value": "1"}, umask]

@@ -1,0 +1,272 @@
+"""The spawner's seams, as far as they need no cluster: the whole manifest, state, sentences."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import kubespawner.spawner
+import pytest
+
+from spectrum_spawner import kube
+from spectrum_spawner.kube import Refused
+from spectrum_spawner.owner import Owner
+from spectrum_spawner.profiles import Choice
+from spectrum_spawner.refusals import Refusal, is_passing, refusal_of
+from spectrum_spawner.spawner import SpectrumSpawner
+from spectrum_spawner.teams import Team
+from spectrum_spawner.views import Views
+
+IMAGES = {"tensorflow": {"title": "TensorFlow", "image": "registry.example/tf:1"}}
+PROFILES: dict[str, Any] = {
+    "cpu-small": {
+        "cpu": {"guarantee": 0.5, "limit": 2},
+        "memory": {"guarantee": "1Gi", "limit": "2Gi"},
+        "sharedMemory": "256Mi",
+        "images": ["tensorflow"],
+    },
+    "gpu-1": {"gpu": 1, "gpuProduct": "NVIDIA-A100", "images": ["tensorflow"]},
+}
+FLIGHT = Team(
+    name="flight",
+    uid="u-1",
+    display_name="{username} & <Flight>",
+    groups=frozenset({"flight"}),
+    namespace="spectrum-flight",
+    gid=100000,
+    ready=True,
+)
+
+
+class Named:
+    """Plays the hub's user and hub: attributes are all that is read of them."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+@pytest.fixture
+async def spawner(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SpectrumSpawner]:
+    # nothing here talks to an API server, so there is no configuration of one to be read
+    monkeypatch.setattr(kubespawner.spawner, "load_config", lambda **_: None)
+    monkeypatch.setattr(kube, "LONGEST_PAUSE", 60.0)
+    monkeypatch.setenv("POD_NAMESPACE", "spectrum")
+    made = SpectrumSpawner(
+        user=Named(name="Ann {username}", id=7, url="/user/ann/", settings={}, groups=[]),
+        hub=Named(public_host="", base_url="/hub/", api_url="http://hub.spectrum:8081/hub/api"),
+        oauth_client_id="client",
+        api_token="secret",
+        profiles=PROFILES,
+        images=IMAGES,
+    )
+    yield made
+    await Views.close_shared()
+    await made.api.api_client.close()
+
+
+def choose_profile(spawner: SpectrumSpawner, name: str) -> Choice:
+    profile = spawner.known_profiles[name]
+    choice = Choice(team=FLIGHT, profile=profile, image=profile.images[0])
+    spawner._apply(choice)
+    return choice
+
+
+async def test_the_manifest_of_a_server_without_gpu(spawner: SpectrumSpawner) -> None:
+    choose_profile(spawner, "cpu-small")
+    pod = await spawner.get_server_manifest(start_id="s-1")
+    container = pod["spec"]["containers"][0]
+    env = {entry["name"]: entry["value"] for entry in container.pop("env")}
+    labels = pod["metadata"].pop("labels")
+    versions = {"kubespawner-version", "jupyterhub-version"}
+    annotations = {
+        key: value
+        for key, value in pod["metadata"].pop("annotations").items()
+        if key.removeprefix("hub.jupyter.org/") not in versions
+    }
+    assert pod == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "jupyter-ann-username--icccbvwgicqgdnn3"},
+        "spec": {
+            "imagePullSecrets": [],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 30,
+            "serviceAccountName": "spectrum-server",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 1000,
+                "runAsGroup": 1000,
+                "supplementalGroups": [100000],
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "volumes": [
+                {
+                    "name": "home",
+                    "persistentVolumeClaim": {"claimName": "home-ann-username--icccbvwgicqgdnn3"},
+                },
+                {
+                    "name": "shared-memory",
+                    "emptyDir": {"medium": "Memory", "sizeLimit": "268435456"},
+                },
+            ],
+            "containers": [
+                {
+                    "name": "notebook",
+                    "image": "registry.example/tf:1",
+                    "imagePullPolicy": "IfNotPresent",
+                    "args": ["spectrum-singleuser"],
+                    "lifecycle": {},
+                    "ports": [{"name": "notebook-port", "containerPort": 8888}],
+                    "resources": {
+                        "requests": {"cpu": "500m", "memory": "1073741824"},
+                        "limits": {"cpu": "2", "memory": "2147483648"},
+                    },
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                    "volumeMounts": [
+                        {"name": "home", "mountPath": "/home/jovyan"},
+                        {"name": "shared-memory", "mountPath": "/dev/shm"},
+                    ],
+                }
+            ],
+        },
+    }
+    assert annotations == {
+        "hub.jupyter.org/username": "Ann {username}",
+        "spectrum.dev/owner-hub": "spectrum",
+        "spectrum.dev/owner-team": "flight",
+        "spectrum.dev/owner-team-uid": "u-1",
+        "spectrum.dev/owner-user": "Ann {username}",
+        "spectrum.dev/owner-server": "",
+        "spectrum.dev/profile": "cpu-small",
+        "spectrum.dev/start-id": "s-1",
+    }
+    assert (
+        labels
+        | {
+            "app.kubernetes.io/name": "spectrum",
+            "app.kubernetes.io/managed-by": "spectrum",
+            "app.kubernetes.io/component": "singleuser-server",
+            "spectrum.dev/hub": "spectrum",
+            "spectrum.dev/team": "flight",
+            "spectrum.dev/user": "ann-username--icccbvwgicqgdnn3",
+            "spectrum.dev/server": "",
+            "spectrum.dev/profile": "cpu-small",
+        }
+        == labels
+    )
+    assert (
+        env
+        | {
+            "JUPYTERHUB_API_URL": "http://hub.spectrum:8081/hub/api",
+            "JUPYTERHUB_USER": "Ann {username}",
+            "CPU_LIMIT": "2.0",
+            "MEM_LIMIT": "2147483648",
+            "NB_UMASK": "002",
+            "NVIDIA_VISIBLE_DEVICES": "void",
+        }
+        == env
+    )
+
+
+async def test_a_gpu_is_a_limit_on_a_node_of_its_product(spawner: SpectrumSpawner) -> None:
+    spawner.environment = {"NVIDIA_VISIBLE_DEVICES": "all"}
+    choose_profile(spawner, "gpu-1")
+    pod = await spawner.get_server_manifest(start_id="s-1")
+    container = pod["spec"]["containers"][0]
+    assert container["resources"] == {"requests": {}, "limits": {"nvidia.com/gpu": "1"}}
+    assert "NVIDIA_VISIBLE_DEVICES" not in [entry["name"] for entry in container["env"]]
+    assert pod["spec"]["affinity"]["nodeAffinity"]
+
+
+async def test_state_finds_the_pod_that_runs(spawner: SpectrumSpawner) -> None:
+    assert spawner.get_state() == {}
+    state = {
+        "namespace": "spectrum-flight",
+        "pod_name": "jupyter-ann",
+        "team": "flight",
+        "start_id": "s-1",
+        "uid": "u-7",
+        "options": {"team": "flight", "profile": "gpu-1", "image": "tensorflow"},
+    }
+    spawner.load_state(state)
+    assert spawner.get_state() == state
+    pod = spawner._pod
+    assert pod is not None
+    assert pod.owner == Owner(hub="spectrum", team="flight", user="Ann {username}", server="")
+    spawner.clear_state()
+    assert spawner.get_state() == {}
+    assert await spawner.poll() == 1
+
+
+async def test_a_server_that_was_never_started_is_not_running(spawner: SpectrumSpawner) -> None:
+    spawner.load_state({})
+    assert await spawner.poll() == 1
+    await spawner.stop()
+
+
+FORBIDDEN = 'pods "p" is forbidden: '
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "sentence"),
+    [
+        (
+            FORBIDDEN + "exceeded quota: spectrum, requested: requests.nvidia.com/gpu=1, "
+            "used: requests.nvidia.com/gpu=2, limited: requests.nvidia.com/gpu=2",
+            "quota",
+            "The quota of team flight is used up: 2 of 2 GPUs in use, 1 more needed. "
+            "Stop a server of the team, or ask for more quota.",
+        ),
+        (
+            FORBIDDEN + "exceeded quota: spectrum, requested: limits.memory=4Gi,pods=1, "
+            "used: limits.memory=30Gi,pods=20, limited: limits.memory=32Gi,pods=20",
+            "quota",
+            "The quota of team flight is used up: 30Gi of 32Gi memory in use, 4Gi more needed; "
+            "20 of 20 pods in use, 1 more needed. "
+            "Stop a server of the team, or ask for more quota.",
+        ),
+        (
+            FORBIDDEN + "unable to create new content in namespace x because it is being "
+            "terminated",
+            "namespace",
+            "The namespace of team flight is being deleted: ask a cluster administrator.",
+        ),
+        (
+            FORBIDDEN + "no",
+            "refused",
+            'The cluster refused to create your server: pods "p" is forbidden: no. '
+            "Ask a cluster administrator.",
+        ),
+    ],
+)
+def test_what_the_api_server_refuses_is_said_in_one_sentence(
+    message: str, reason: str, sentence: str
+) -> None:
+    error = Refused(message, status=403, reason="Forbidden")
+    refusal = refusal_of(error, team="flight", what="your server")
+    assert (refusal.reason, refusal.jupyterhub_message, refusal.status_code) == (
+        reason,
+        sentence,
+        409,
+    )
+    assert str(error) in refusal.log_message
+    assert not is_passing(error)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "error looking up service account x/spectrum-server: serviceaccount not found",
+        "status unknown for quota: spectrum, resources: pods",
+    ],
+)
+def test_a_namespace_that_is_not_complete_yet_is_waited_for(message: str) -> None:
+    assert is_passing(Refused(FORBIDDEN + message, status=403, reason="Forbidden"))
+
+
+def test_a_refusal_is_no_fault_of_the_hub() -> None:
+    refusal = Refusal("No.", reason="options", status_code=403)
+    assert (refusal.status_code, refusal.message, refusal.reason) == (403, "No.", "options")
