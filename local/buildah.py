@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from local.errors import Refusal
+from local.mounts import unmount_below
 from local.progress import HEARTBEAT_SECONDS, format_elapsed
 
 CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -96,10 +97,10 @@ class Buildah:
         """Remove working containers, mounts and half-written files of builds that were killed."""
         if self._storage.exists() and not self._succeeds("rm", "--all"):
             self._log("the layers of earlier image builds are damaged and are begun anew")
-            _unmount_below(self._storage)
+            unmount_below(self._storage)
             shutil.rmtree(self._storage)
         if self.scratch.exists():
-            _unmount_below(self.scratch)
+            unmount_below(self.scratch)
             shutil.rmtree(self.scratch)
         self.scratch.mkdir()
 
@@ -179,11 +180,3 @@ def _read_step(path: Path) -> str:
     steps = [line for line in lines if line.partition("STEP ")[1]]
     shown = (steps or lines)[-1:]
     return f", in {' '.join(shown[0].split())[:90]}" if shown else ""
-
-
-def _unmount_below(directory: Path) -> None:
-    """Unmount everything mounted at or below the directory, the innermost first."""
-    mounts = [line.split()[4] for line in _read_lines(Path("/proc/self/mountinfo"))]
-    below = [mount for mount in mounts if Path(mount).is_relative_to(directory)]
-    for mount in sorted(below, key=len, reverse=True):
-        subprocess.run(["umount", "--lazy", mount], capture_output=True, check=True)

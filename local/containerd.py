@@ -95,11 +95,22 @@ class Containerd:
         write_if_changed(self._ledger, json.dumps(ledger, indent=2, sort_keys=True))
 
     def remove_images(self, references: list[str]) -> None:
-        if references:
-            run(self._ctr("images", "rm", *references))
+        """Remove these names, and the images that have no other name of ours then."""
+        images = self.list_images()
+        kept = {
+            digest
+            for name, digest in images.items()
+            if name not in references and not name.startswith("sha256:")
+        }
+        # The runtime names each image by its id as well.
+        ids = [name for name in images if name.startswith("sha256:") and images[name] not in kept]
+        if references or ids:
+            run(self._ctr("images", "rm", *references, *ids))
 
-    def list_images(self) -> list[str]:
-        return run(self._ctr("images", "ls", "-q")).split()
+    def list_images(self) -> dict[str, str]:
+        """Return the names of all images → digests of their manifests."""
+        lines = run(self._ctr("images", "ls")).splitlines()[1:]
+        return {line.split()[0]: line.split()[2] for line in lines}
 
     @property
     def _ledger(self) -> Path:

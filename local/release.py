@@ -41,7 +41,7 @@ class Release:
         if status.startswith("pending"):
             raise Refusal(
                 f"release {self.namespace} is {status}: another helm works on it; if that was "
-                f"killed, run kubectl -n {self.namespace} delete secret -l owner=helm,status={status}"
+                f"killed: kubectl -n {self.namespace} delete secret -l owner=helm,status={status}"
             )
         with progress.step(f"installing the chart as release {self.namespace}"):
             files = [word for path in values for word in ("-f", str(path))]

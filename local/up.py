@@ -82,7 +82,25 @@ def install_demo(
     release.wait_until_ready(progress)
     with progress.step(f"asking {ADDRESS}") as step:
         step.wait_for("the hub's answer", answers_health, timeout=60)
+    remove_old_images(cluster, images)
     _say_how_to_enter(release, ADDRESS, progress)
+
+
+def remove_old_images(cluster: Cluster, current: Path) -> None:
+    """Remove builds of our images that neither the file of values nor any pod names."""
+    pods = cluster.plane.api.get("/api/v1/pods")["items"]
+    used = {one["image"] for pod in pods for one in pod["spec"]["containers"]}
+    ours, tags = tuple(f"{REPOSITORY}/{name}:" for name in USED_IMAGES), current.read_text()
+    cluster.containerd.remove_images(
+        [
+            name
+            for name in cluster.containerd.list_images()
+            if name.startswith(ours)
+            and not name.endswith(":dev")
+            and name not in used
+            and name.rpartition(":")[2] not in tags
+        ]
+    )
 
 
 def make_release(cluster: Cluster, namespace: str = "spectrum") -> Release:

@@ -4,13 +4,20 @@ from spectrum_spawner.inventory import Inventory
 from spectrum_spawner.pods import Pod
 from spectrum_spawner.profiles import Profile
 
-PULL_FAILS = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")
+WAS_DELETED = "The server's pod was deleted while it was starting: try again."
+
+# Why a container does not run, by the kubelet's reason: what stays so, and what may yet pass.
 _HOPELESS = {
     "InvalidImageName": "its image name is invalid",
     "ErrImageNeverPull": "its image is not on the node and may not be pulled",
     "CreateContainerConfigError": "its configuration refers to something that does not exist",
-    "CreateContainerError": "the node could not create its container",
-    "RunContainerError": "the node could not run its container",
+}
+_STUCK = {
+    "ErrImagePull": "its image cannot be pulled",
+    "ImagePullBackOff": "its image cannot be pulled",
+    "RegistryUnavailable": "its image cannot be pulled",
+    "CreateContainerError": "the node cannot create its container",
+    "RunContainerError": "the node cannot run its container",
 }
 
 
@@ -31,16 +38,19 @@ class ExitStatus(int):
 def why_hopeless(pod: Pod) -> str:
     """A sentence if the pod cannot become ready any more, else ""."""
     if pod.deleting:
-        return "The server's pod was deleted while it was starting: try again."
+        return WAS_DELETED
     if pod.ended:
         return f"Your server ended while it was starting: {why_ended(pod)}."
-    if pod.waiting in _HOPELESS:
-        detail = f" ({pod.waiting_message})" if pod.waiting_message else ""
-        return (
-            f"Your server cannot start, because {_HOPELESS[pod.waiting]}{detail}: "
-            "ask a cluster administrator."
-        )
-    return ""
+    return _say_cannot_start(_HOPELESS.get(pod.waiting))
+
+
+def why_stuck(pod: Pod) -> str:
+    """A sentence if the pod cannot become ready unless something changes soon, else ""."""
+    return _say_cannot_start(_STUCK.get(pod.waiting))
+
+
+def _say_cannot_start(why: str | None) -> str:
+    return f"Your server cannot start: {why}. Ask a cluster administrator." if why else ""
 
 
 def why_ended(pod: Pod) -> str:

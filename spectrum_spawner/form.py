@@ -104,7 +104,7 @@ def form_context(
 
 def render(context: Mapping[str, Any]) -> str:
     """HTML for JupyterHub's `options_form`, start button included."""
-    cards = [_render_card(card) for card in context["cards"]]
+    cards = Markup("\n".join(map(_render_card, context["cards"])))
     return _template("form.html").render(context, cards=cards)
 
 

@@ -1,314 +1,122 @@
-"""One server's pod from its creation until it is confirmed gone.
-
-What holds throughout: a pod is only touched once its owner was compared; nothing is deleted
-without its uid and never with grace 0; "gone" is only said when the API server says so; and
-what nobody knows is waited for.
-"""
+"""A start from the home to the first answer, and whether a server still runs."""
 
 import asyncio
-import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from spectrum_spawner import kube
-from spectrum_spawner.diagnosis import PULL_FAILS, why_hopeless, why_waiting
-from spectrum_spawner.kube import (
-    AlreadyExists,
-    Backoff,
-    Client,
-    Conflict,
-    KubeError,
-    NotFound,
-    Object,
-    Refused,
-    Unreachable,
-)
-from spectrum_spawner.owner import Owner
-from spectrum_spawner.pods import Pod, trim
-from spectrum_spawner.refusals import Refusal, is_passing, refusal_of
-from spectrum_spawner.watch import View
-
-POST_TIMEOUT = 60.0  # seconds; a slow answer is no reason to ask twice, the view tells earlier
-PASSING_PATIENCE = 20.0  # seconds that a new namespace may take to be complete
-PULL_PATIENCE = 25.0  # seconds that a failing pull may still turn out well
-LATE_POST = 10.0  # seconds in which a request without an answer may still take effect
-CONFIRM = 5.0  # seconds to wait for the view before the API server is asked again
-
-Tell = Callable[[int, str], None]  # percent, sentence
-
-_log = logging.getLogger("spectrum.lifecycle")
+from spectrum_spawner.answering import wait_for_answer
+from spectrum_spawner.diagnosis import ExitStatus, why_ended
+from spectrum_spawner.homes import ensure_home
+from spectrum_spawner.kube import Object
+from spectrum_spawner.pods import Pod
+from spectrum_spawner.profiles import Choice
+from spectrum_spawner.progress import Journal, narrate
+from spectrum_spawner.refusals import Refusal
+from spectrum_spawner.server_pod import ServerPod
+from spectrum_spawner.views import Views
 
 
-class ServerPod:
-    """The pod of one start of one server. `start_id` tells it from the pods of other starts."""
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """One start of one server. `find_url` gives the address of a pod that is ready."""
 
-    def __init__(
-        self,
-        *,
-        client: Client,
-        view: View[Pod],
-        namespace: str,
-        name: str,
-        owner: Owner,
-        start_id: str,
-        uid: str = "",
-        may_exist: bool = False,
-    ) -> None:
-        self.namespace = namespace
-        self.name = name
-        self.owner = owner
-        self.start_id = start_id
-        self.uid = uid
-        self._client = client
-        self._view = view
-        self._unanswered = may_exist
+    views: Views
+    pod: ServerPod
+    choice: Choice
+    journal: Journal
+    find_url: Callable[[Pod], str]
 
-    @property
-    def may_exist(self) -> bool:
-        """Whether there is anything to poll or delete: a pod, or a request without an answer."""
-        return bool(self.uid) or self._unanswered
+    async def run(
+        self, *, claim: Object, manifest: Object, timeout: float, http_timeout: float
+    ) -> Pod:
+        """The pod once the server answers. Raises Refusal, and then the pod is confirmed gone.
 
-    @property
-    def state(self) -> dict[str, str]:
-        """What finds the pod again after a restart of the hub: the arguments of the constructor."""
-        return {
-            "namespace": self.namespace,
-            "pod_name": self.name,
-            "team": self.owner.team,
-            "start_id": self.start_id,
-            "uid": self.uid,
-        }
-
-    @property
-    def seen(self) -> Pod | None:
-        """The pod as the view has it; None also while the view does not know."""
-        pod = self._view.get(self.name)
-        return pod if pod is not None and self._is_ours(pod) else None
-
-    def _is_ours(self, pod: Pod) -> bool:
-        if self.uid:
-            return pod.uid == self.uid
-        return pod.owner == self.owner and pod.start_id == self.start_id
-
-    @property
-    def _path(self) -> str:
-        return kube.item("v1", "pods", self.name, namespace=self.namespace)
-
-    async def create(self, manifest: Object, *, tell: Tell) -> None:
-        """Make the pod, exactly once; afterwards `uid` is known. Raises Refusal."""
-        backoff, passing_until = Backoff(), _now() + PASSING_PATIENCE
-        while not self.uid:
-            try:
-                await self._post(manifest)
-            except AlreadyExists:
-                if not await self._settle_existing(tell):
-                    await asyncio.sleep(backoff.next())
-            except Conflict:  # two starts met on the quota's counter
-                await asyncio.sleep(backoff.next())
-            except Refused as error:
-                if not is_passing(error) or _now() > passing_until:
-                    raise refusal_of(error, team=self.owner.team, what="your server") from error
-                await asyncio.sleep(backoff.next())
-            except NotFound as error:
-                raise Refusal(
-                    f"The namespace of team {self.owner.team} does not exist: "
-                    "ask a cluster administrator.",
-                    reason="namespace",
-                    status_code=409,
-                    log_message=str(error),
-                ) from error
-            except Unreachable as error:
-                _log.warning(
-                    "pod %s/%s: no answer, trying on: %s", self.namespace, self.name, error
-                )
-                tell(15, "The cluster does not answer; trying again")
-                await asyncio.sleep(backoff.next(at_least=error.retry_after))
-                await self._find_after_silence()
-
-    async def _post(self, manifest: Object) -> None:
-        """One POST. Its answer or the view tells that the pod is there, whichever is first."""
-        path = kube.collection("v1", "pods", namespace=self.namespace)
-        post = asyncio.ensure_future(self._client.create(path, manifest, timeout=POST_TIMEOUT))
-        shown = asyncio.ensure_future(self._view.wait(lambda: self.seen, key=self.name))
-        before, self._unanswered = self._unanswered, True
-        try:
-            await asyncio.wait({post, shown}, return_when=asyncio.FIRST_COMPLETED)
-            if post.done():
-                self.uid = post.result()["metadata"]["uid"]
-            else:
-                pod = shown.result()
-                assert pod is not None
-                self.uid = pod.uid
-        except (Refused, Conflict, NotFound):
-            self._unanswered = before
-            raise
-        finally:
-            post.cancel()
-            shown.cancel()
-            await asyncio.gather(post, shown, return_exceptions=True)
-
-    async def _find_after_silence(self) -> None:
-        """After a request without an answer: the pod may be there, and is then this start's."""
-        pod = self.seen or await self._read()
-        if pod is not None and self._is_ours(pod):
-            self.uid = pod.uid
-
-    async def _read(self) -> Pod | None:
-        """The pod of this name as the API server has it now, None if there is none or no answer."""
-        try:
-            return trim(await self._client.get(self._path))
-        except KubeError:
-            return None
-
-    async def _settle_existing(self, tell: Tell) -> bool:
-        """A pod of our name is there: adopt it, wait until it is gone, or refuse to touch it.
-
-        False if nothing could be found out about it.
+        `timeout` (seconds) is for all of it. Cancelled, it leaves the pod to whoever stops it.
         """
-        pod = await self._read()
-        if pod is None:
-            return False
-        if pod.owner != self.owner:
+        try:
+            async with asyncio.timeout(timeout) as whole:
+                self._tell_home()
+                await ensure_home(self.views.client, claim, namespace=self.pod.namespace)
+                await self.pod.create(manifest, tell=self.journal.tell)
+                # a little before the whole, so that the better sentence wins
+                left = (whole.when() or 0.0) - asyncio.get_running_loop().time() - 0.5
+                ready = await self._wait_ready(claim, timeout=left)
+                await self._wait_answering(ready, http_timeout)
+                return ready
+        except TimeoutError:
+            await self._give_up()
             raise Refusal(
-                f"A pod named {self.name} that belongs to somebody else is in the way: "
-                "ask a cluster administrator.",
-                reason="foreign-pod",
+                f"The cluster did not answer within {timeout:.0f} seconds: try again later.",
+                reason="unreachable",
+                status_code=503,
+            ) from None
+        except Exception:
+            await self._give_up()
+            raise
+
+    def _tell_home(self) -> None:
+        self.journal.tell(5, f"Preparing your home in team {self.choice.team.display_name}")
+
+    async def _wait_ready(self, claim: Object, *, timeout: float) -> Pod:
+        telling = asyncio.create_task(
+            narrate(
+                self.views,
+                namespace=self.pod.namespace,
+                pod_name=self.pod.name,
+                claim=claim["metadata"]["name"],
+                seen=lambda: self.pod.seen,
+                choice=self.choice,
+                tell=self.journal.tell,
+            )
+        )
+        try:
+            return await self.pod.wait_ready(timeout=timeout)
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+
+    async def _wait_answering(self, ready: Pod, timeout: float) -> None:
+        self.journal.tell(90, "Starting JupyterLab")
+        url = self.find_url(ready)
+        answer = asyncio.create_task(wait_for_answer(self.views.http, f"{url}api"))
+        ended = asyncio.create_task(self.pod.wait_ended())
+        try:
+            await asyncio.wait(
+                {answer, ended}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            answer.cancel()
+            ended.cancel()
+            await asyncio.gather(answer, ended, return_exceptions=True)
+        if not ended.cancelled():
+            raise Refusal(
+                f"Your server ended while it was starting: {self._say_end()}.",
+                reason="pod",
                 status_code=409,
-                log_message=f"{self.namespace}/{self.name} has owner {pod.owner}",
             )
-        if pod.start_id == self.start_id:
-            self.uid = pod.uid
-            return True
-        # Left over from an earlier start: its API token is not this start's, so nobody can use it.
-        tell(12, "Waiting for the last server to stop")
-        await self._sibling(pod).delete()
-        return True
-
-    def _sibling(self, pod: Pod) -> "ServerPod":
-        return ServerPod(
-            client=self._client,
-            view=self._view,
-            namespace=self.namespace,
-            name=self.name,
-            owner=self.owner,
-            start_id=pod.start_id,
-            uid=pod.uid,
-        )
-
-    async def wait_ready(self, *, timeout: float) -> Pod:
-        """The pod once its container runs; raises Refusal when that cannot come about."""
-        until, pull_until, was_seen = _now() + timeout, None, False
-        while True:
-            pod = self.seen
-            was_seen = was_seen or pod is not None
-            if was_seen and pod is None:
-                raise Refusal(
-                    "The server's pod was deleted while it was starting: try again.",
-                    reason="deleted",
-                    status_code=409,
-                )
-            if pod is not None:
-                if pod.ready and pod.ip and not pod.deleting:
-                    return pod
-                if hopeless := why_hopeless(pod):
-                    raise Refusal(hopeless, reason="pod", status_code=409)
-                pulls = pod.waiting in PULL_FAILS
-                pull_until = (pull_until or _now() + PULL_PATIENCE) if pulls else None
-            await self._wait_change(pod, min(until, pull_until or until))
-            if pull_until is not None and _now() >= pull_until:
-                assert pod is not None
-                raise Refusal(
-                    "The image of your server cannot be pulled: ask a cluster administrator.",
-                    reason="image",
-                    status_code=409,
-                    log_message=f"{pod.waiting}: {pod.waiting_message}",
-                )
-            if _now() >= until:
-                raise Refusal(
-                    f"Your server did not start within {timeout:.0f} seconds: {why_waiting(pod)}.",
-                    reason="timeout",
-                    status_code=409,
-                )
-
-    async def _wait_change(self, pod: Pod | None, until: float) -> None:
-        timeout = max(0.0, until - _now())
-        try:
-            await self._view.wait(lambda: self.seen != pod, key=self.name, timeout=timeout)
-        except TimeoutError:
-            return
-
-    async def is_gone(self) -> bool:
-        """Whether the API server says that the pod does not exist; False whenever in doubt."""
-        if not self._view.synced or self.seen is not None:
-            return False
-        try:
-            return not self._is_ours(trim(await self._client.get(self._path)))
-        except NotFound:
-            return True
-        except KubeError as error:
-            _log.warning("pod %s/%s: state unknown: %s", self.namespace, self.name, error)
-            return False
-
-    async def wait_ended(self) -> None:
-        """Return once the view has the pod ended or no longer has it."""
-        await self._view.wait(
-            lambda: self._view.synced and ((pod := self.seen) is None or pod.ended), key=self.name
-        )
-
-    async def discard(self) -> None:
-        """Ask once for the deletion of a pod that has ended; the next start makes up for it."""
-        try:
-            await self._client.delete(self._path, uid=self.uid)
-        except KubeError as error:
-            _log.warning("pod %s/%s: not discarded: %s", self.namespace, self.name, error)
-
-    async def delete(self) -> None:
-        """Return once the pod is confirmed gone, however long the API server is away."""
-        backoff, late_until = Backoff(), _now() + LATE_POST
-        while True:
-            asked = 0.0
-            try:
-                if not self.uid:
-                    await self._find_to_delete()
-                if self.uid and await self._delete_once():
-                    return
-                if not self.uid and _now() > late_until:
-                    return
-            except KubeError as error:
-                _log.warning(
-                    "pod %s/%s: not confirmed gone yet: %s", self.namespace, self.name, error
-                )
-                asked = getattr(error, "retry_after", 0.0)
-            await asyncio.sleep(backoff.next(at_least=asked))
-
-    async def _find_to_delete(self) -> None:
-        """The uid of the pod that a request without an answer may have made."""
-        try:
-            pod = await self._view.wait(lambda: self.seen, key=self.name, timeout=1.0)
-        except TimeoutError:
-            try:
-                pod = trim(await self._client.get(self._path))
-            except NotFound:
-                return
-        if pod is not None and self._is_ours(pod):
-            self.uid = pod.uid
-
-    async def _delete_once(self) -> bool:
-        """One DELETE, and whether the pod is gone by then or soon after."""
-        was_seen = self.seen is not None
-        try:
-            if not await self._client.delete(self._path, uid=self.uid):
-                return True
-        except Conflict:
-            return True  # the name belongs to another pod already
-        try:
-            await self._view.wait(
-                lambda: self._view.synced and self.seen is None, key=self.name, timeout=CONFIRM
+        if answer.cancelled():
+            raise Refusal(
+                f"Your server runs but did not answer within {timeout:.0f} seconds: "
+                "try again, and ask a cluster administrator if this stays.",
+                reason="http",
+                status_code=409,
+                log_message=url,
             )
-        except TimeoutError:
-            return False
-        # a view that had not heard of the pod yet proves nothing by its silence
-        return was_seen
+
+    def _say_end(self) -> str:
+        seen = self.pod.seen
+        return why_ended(seen) if seen is not None else "its pod was deleted"
+
+    async def _give_up(self) -> None:
+        if self.pod.may_exist:
+            self.journal.tell(95, "Cleaning up")
+            await self.pod.delete()
 
 
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+async def find_end(pod: ServerPod) -> ExitStatus | None:
+    """How a server ended; None while it runs and whenever nobody knows."""
+    seen = pod.seen
+    if seen is not None and seen.ended:
+        await pod.discard(seen)
+        return ExitStatus(seen.exit_code, why_ended(seen))
+    return ExitStatus(None, "its pod was deleted") if await pod.is_gone() else None

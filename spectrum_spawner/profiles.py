@@ -113,12 +113,12 @@ def choose(
     *,
     teams: Iterable[Team],
     profiles: Mapping[str, Profile],
-    last_team: str | None = None,
+    last_team: object = None,
 ) -> Choice:
     """Authorise one start.
 
     `options` is what the person sent, `teams` the teams that the *owner of the server* is in
-    now. Every value is compared whole with what is allowed; nothing is coerced. Raises
+    now, `last_team` what was saved of the last start and may be anything. Every value is compared whole with what is allowed; nothing is coerced. Raises
     OptionError; creates nothing.
     """
     _check_shape(options)
@@ -144,7 +144,7 @@ def _check_shape(options: Mapping[str, Any]) -> None:
             raise OptionError(f"Option {key} must be a string, not {type(value).__name__}.")
 
 
-def _choose_team(name: str | None, teams: list[Team], last: str | None) -> Team:
+def _choose_team(name: str | None, teams: list[Team], last: object) -> Team:
     if not teams:
         raise OptionError(
             "You are in no team, so there is no place to start a server: "
@@ -153,7 +153,8 @@ def _choose_team(name: str | None, teams: list[Team], last: str | None) -> Team:
         )
     mine = {team.name: team for team in teams}
     if name is None:
-        name = last if last in mine else (teams[0].name if len(teams) == 1 else None)
+        remembered = last if isinstance(last, str) and last in mine else None
+        name = remembered or (teams[0].name if len(teams) == 1 else None)
     if name is None:
         raise OptionError(f"Choose a team: you are in {_quoted(mine)}.")
     if name not in mine:

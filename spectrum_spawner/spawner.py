@@ -15,24 +15,24 @@ from typing import Any
 from jupyterhub.spawner import Spawner
 from jupyterhub.utils import fmt_ip_url, maybe_future
 from kubespawner import KubeSpawner
+from sqlalchemy.orm import object_session
 from traitlets import Dict, Unicode, default
 
 from spectrum_spawner import form, names, storage
-from spectrum_spawner.answering import wait_for_answer
-from spectrum_spawner.diagnosis import ExitStatus, why_ended, why_never_fits
-from spectrum_spawner.homes import ensure_home
-from spectrum_spawner.lifecycle import ServerPod
+from spectrum_spawner.admission import check_server_name, find_teams, wait_prepared
+from spectrum_spawner.diagnosis import ExitStatus, why_never_fits
+from spectrum_spawner.lifecycle import Start, find_end
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.pods import GROUP_ID, USER_ID, Pod, make_server_pod
 from spectrum_spawner.profiles import Choice, OptionError, Profile, choose, read_profiles
-from spectrum_spawner.progress import Journal, narrate
+from spectrum_spawner.progress import Journal
 from spectrum_spawner.refusals import Refusal
-from spectrum_spawner.teams import Team, teams_of
+from spectrum_spawner.server_pod import ServerPod
+from spectrum_spawner.teams import Team
 from spectrum_spawner.views import Views
 
-VIEW_PATIENCE = 8.0  # seconds to wait for a view or a team, below JupyterHub's slow_spawn_timeout
+SYNC_PATIENCE = 5.0  # seconds that a poll waits for the first list of a view
 CLEANUP_TIME = 10.0  # seconds before start_timeout at which a start gives up by itself
-MAX_SERVER_NAME = 253
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -146,19 +146,9 @@ class SpectrumSpawner(KubeSpawner):
             self._accepted, teams=self.views.teams, profiles=self.known_profiles
         )
 
-    async def my_teams(self) -> list[Team]:
-        """Teams that the owner of the server is in now; raises Refusal if nobody knows."""
-        views = self.views
-        with suppress(TimeoutError):
-            await views.teams.wait_synced(VIEW_PATIENCE)
-        if not views.teams.synced:
-            raise Refusal(
-                "The hub cannot read the teams from the cluster right now: try again in a minute.",
-                reason="unreachable",
-                status_code=503,
-                log_message=views.teams.error,
-            )
-        return teams_of((group.name for group in self.user.groups), views.teams)
+    async def find_teams(self) -> list[Team]:
+        """Teams that the owner of the server is in now."""
+        return await find_teams(self.views, [group.name for group in self.user.groups])
 
     async def load_user_options(self) -> None:
         """Authorise what was asked for, for the owner of the server as of now.
@@ -166,10 +156,10 @@ class SpectrumSpawner(KubeSpawner):
         Raises Refusal before anything is created; what JupyterHub stored by then is put back.
         """
         try:
-            _check_server_name(self.name)
+            check_server_name(self.name)
             choice = choose(
                 self.user_options,
-                teams=await self.my_teams(),
+                teams=await self.find_teams(),
                 profiles=self.known_profiles,
                 last_team=self._accepted.get("team"),
             )
@@ -183,34 +173,12 @@ class SpectrumSpawner(KubeSpawner):
         self._store_options(self._accepted)
         if never := why_never_fits(choice.profile, self.views.inventory):
             raise Refusal(never, reason="capacity", status_code=409)
-        self._apply(await self._prepared(choice))
+        self._apply(await wait_prepared(self.views, choice))
 
     def _store_options(self, options: dict[str, Any]) -> None:
         self.user_options = options
         self.orm_spawner.user_options = options
-        self.db.commit()
-
-    async def _prepared(self, choice: Choice) -> Choice:
-        """The choice with its team once the controller has prepared it."""
-        view, name = self.views.teams, choice.team.name
-
-        def prepared() -> Team | None:
-            team = view.get(name)
-            return team if team is not None and team.ready and team.namespace else None
-
-        try:
-            team = await view.wait(prepared, key=name, timeout=VIEW_PATIENCE)
-        except TimeoutError:
-            known = view.get(name)
-            why = f" ({known.message})" if known is not None and known.message else ""
-            raise Refusal(
-                f"Team {choice.team.display_name} is not ready yet{why}: try again in a moment, "
-                "and ask a cluster administrator if this stays.",
-                reason="team",
-                status_code=409,
-            ) from None
-        assert team is not None
-        return Choice(team=team, profile=choice.profile, image=choice.image)
+        self._commit()
 
     def _apply(self, choice: Choice) -> None:
         """Set everything that depends on the choice, anew at each start."""
@@ -248,6 +216,15 @@ class SpectrumSpawner(KubeSpawner):
             start_id=start_id,
         )
 
+    def get_home_manifest(self, choice: Choice) -> dict[str, Any]:
+        """The claim of the owner's home in the team, as it is made where there is none."""
+        return storage.make_home_claim(
+            self._owner(choice.team.name),
+            team_uid=choice.team.uid,
+            size=choice.team.home_size or self.home_size,
+            storage_class=choice.team.home_storage_class or self.home_storage_class,
+        )
+
     async def start(self) -> str:
         """Start the pod and return its URL; a failed start ends with the pod confirmed gone."""
         self._starting, self._ended = True, None
@@ -259,31 +236,28 @@ class SpectrumSpawner(KubeSpawner):
             self._journal.end()
 
     async def _start_pod(self) -> str:
-        timeout = max(self.start_timeout - CLEANUP_TIME, self.start_timeout / 2)
         choice = self._choice
         assert choice is not None
         pod = self._pod = self._server_pod(team=choice.team.name, start_id=uuid.uuid4().hex)
-        try:
-            async with asyncio.timeout(timeout) as whole:
-                await self._create(pod, choice)
-                until = whole.when()
-                assert until is not None
-                # a little before the whole, so that the better sentence wins
-                left = until - asyncio.get_running_loop().time() - 0.5
-                ready = await self._wait_ready(pod, choice, timeout=left)
-                url = f"http://{fmt_ip_url(ready.ip)}:{self.port}"
-                await self._wait_answering(pod, url + self.server.base_url)
-        except TimeoutError:
-            await self._give_up(pod)
-            raise Refusal(
-                f"The cluster did not answer within {timeout:.0f} seconds: try again later.",
-                reason="unreachable",
-                status_code=503,
-            ) from None
-        except Exception:
-            await self._give_up(pod)
-            raise
-        return url
+        start = Start(
+            views=self.views,
+            pod=pod,
+            choice=choice,
+            journal=self._journal,
+            find_url=self._find_url,
+        )
+        manifest = await self.get_server_manifest(start_id=pod.start_id)
+        self._save_state()  # a hub that dies now finds the pod again by its start id
+        ready = await start.run(
+            claim=self.get_home_manifest(choice),
+            manifest=manifest,
+            timeout=max(self.start_timeout - CLEANUP_TIME, self.start_timeout / 2),
+            http_timeout=self.http_timeout,
+        )
+        return self._find_url(ready)
+
+    def _find_url(self, pod: Pod) -> str:
+        return f"http://{fmt_ip_url(pod.ip)}:{self.port}{self.server.base_url}"
 
     def _server_pod(
         self, *, team: str, start_id: str, uid: str = "", may_exist: bool = False
@@ -299,75 +273,14 @@ class SpectrumSpawner(KubeSpawner):
             may_exist=may_exist,
         )
 
-    async def _create(self, pod: ServerPod, choice: Choice) -> None:
-        tell = self._journal.tell
-        tell(5, f"Preparing your home in team {choice.team.display_name}")
-        claim = storage.make_home_claim(
-            pod.owner,
-            team_uid=choice.team.uid,
-            size=choice.team.home_size or self.home_size,
-            storage_class=choice.team.home_storage_class or self.home_storage_class,
-        )
-        await ensure_home(self.views.client, claim, namespace=pod.namespace)
-        manifest = await self.get_server_manifest(start_id=pod.start_id)
-        self._save_state()  # a hub that dies now finds the pod again by its start id
-        await pod.create(manifest, tell=tell)
-        self._save_state()
-
     def _save_state(self) -> None:
         self.orm_spawner.state = self.get_state()
-        self.db.commit()
+        self._commit()
 
-    async def _wait_ready(self, pod: ServerPod, choice: Choice, *, timeout: float) -> Pod:
-        telling = asyncio.create_task(
-            narrate(
-                self.views,
-                namespace=pod.namespace,
-                pod_name=pod.name,
-                claim=self.pvc_name,
-                seen=lambda: pod.seen,
-                choice=choice,
-                tell=self._journal.tell,
-            )
-        )
-        try:
-            return await pod.wait_ready(timeout=timeout)
-        finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
-
-    async def _wait_answering(self, pod: ServerPod, url: str) -> None:
-        self._journal.tell(90, "Starting JupyterLab")
-        answer = asyncio.create_task(wait_for_answer(self.views.http, f"{url}api"))
-        ended = asyncio.create_task(pod.wait_ended())
-        try:
-            await asyncio.wait(
-                {answer, ended}, timeout=self.http_timeout, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            answer.cancel()
-            ended.cancel()
-            await asyncio.gather(answer, ended, return_exceptions=True)
-        if not ended.cancelled():
-            seen = pod.seen
-            why = why_ended(seen) if seen is not None else "its pod was deleted"
-            raise Refusal(
-                f"Your server ended while it was starting: {why}.", reason="pod", status_code=409
-            )
-        if answer.cancelled():
-            raise Refusal(
-                f"Your server runs but did not answer within {self.http_timeout} seconds: "
-                "try again, and ask a cluster administrator if this stays.",
-                reason="http",
-                status_code=409,
-                log_message=url,
-            )
-
-    async def _give_up(self, pod: ServerPod) -> None:
-        if pod.may_exist:
-            self._journal.tell(95, "Cleaning up")
-            await pod.delete()
-        self._pod = None
+    def _commit(self) -> None:
+        session = object_session(self.orm_spawner)
+        assert session is not None
+        session.commit()
 
     async def stop(self, now: bool = False) -> None:
         """Return once the pod is confirmed gone, however long that takes.
@@ -381,27 +294,26 @@ class SpectrumSpawner(KubeSpawner):
         """None while the server runs, starts, or nobody knows; else its exit status."""
         pod = self._pod
         if pod is None or not pod.may_exist:
-            return (
-                self._ended if self._ended is not None else ExitStatus(None, "it was not started")
-            )
+            return ExitStatus(None, "it was not started") if self._ended is None else self._ended
         if self._starting:
             return None
         with suppress(TimeoutError):
-            await self.views.pods(pod.namespace).wait_synced(VIEW_PATIENCE)
-        seen = pod.seen
-        if self._ended is None and seen is not None and seen.ended:
-            self._ended = ExitStatus(seen.exit_code, why_ended(seen))
-            await pod.discard()
-        elif self._ended is None and await pod.is_gone():
-            self._ended = ExitStatus(None, "its pod was deleted")
+            await self.views.pods(pod.namespace).wait_synced(SYNC_PATIENCE)
+        if self._ended is None:
+            self._ended = await find_end(pod)
         return self._ended
 
     async def get_url(self) -> str:
-        """Where the server is, which only its pod knows if the hub ended while it started."""
-        seen = self._pod.seen if self._pod is not None else None
+        """Where the server is. Of one that a former hub was still starting, its pod will tell."""
+        if self._pod is None:
+            return self.server.url
+        seen = self._pod.seen
+        if not self.server.ip:
+            with suppress(Refusal):
+                seen = await self._pod.wait_ready(timeout=self.start_timeout)
         if seen is None or not seen.ready or seen.ip == self.server.ip:
             return self.server.url
-        return f"http://{fmt_ip_url(seen.ip)}:{self.port}{self.server.base_url}"
+        return self._find_url(seen)
 
     def start_polling(self) -> None:
         """Look now and then, as JupyterHub does, and at once when the view sees the end."""
@@ -430,7 +342,7 @@ class SpectrumSpawner(KubeSpawner):
     def get_state(self) -> dict[str, Any]:
         """What finds the running pod again; it never decides what the next start does."""
         state = Spawner.get_state(self)
-        if self._pod is not None and self._pod.may_exist:
+        if self._pod is not None:
             state |= {**self._pod.state, "options": self._accepted}
         return state
 
@@ -456,7 +368,7 @@ class SpectrumSpawner(KubeSpawner):
 
 async def _render_form(spawner: SpectrumSpawner) -> str:
     context = form.form_context(
-        teams=await spawner.my_teams(),
+        teams=await spawner.find_teams(),
         profiles=spawner.known_profiles,
         inventory=spawner.views.inventory,
         saved=spawner._accepted,
@@ -470,11 +382,3 @@ def _options_from_form(formdata: dict[str, list[str]]) -> dict[str, str]:
         return form.options_from_form(formdata)
     except OptionError as error:
         raise Refusal(str(error), reason="options", status_code=error.status) from error
-
-
-def _check_server_name(name: str) -> None:
-    """A server's name goes into annotations and URLs: printable, and of bounded length."""
-    if len(name) > MAX_SERVER_NAME or not all(c.isprintable() for c in name):
-        raise OptionError(
-            f"The name of a server has at most {MAX_SERVER_NAME} characters, all of them printable."
-        )

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 import aiohttp
 
-from spectrum_spawner.kube import TIMEOUT, Backoff, Client, KubeError, Object, error_of
+from spectrum_spawner.kube import TIMEOUT, Backoff, Client, KubeError, Object, Refused, error_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -25,13 +25,11 @@ PAGE = 500  # objects a list request
 WATCH_SECONDS = (300, 600)  # life of one watch, at random so that many views do not meet
 # gone for good, or from a future that a restored etcd forgot
 _EXPIRED = (400, 410, 504)
+LONG_ENOUGH = 10.0  # seconds after which the end of a watch is nothing unusual
+REFUSED_PAUSE = 30.0  # seconds at most between tries without rights; they may be given any time
 SILENCE = 150.0  # seconds without a byte before a watch counts as dead: two bookmarks missed
 
 _log = logging.getLogger("spectrum.watch")
-
-
-class ViewClosed(Exception):  # noqa: N818 - what happened, not an error of the view
-    """Somebody waited on a view that was closed."""
 
 
 class _Expired(Exception):  # noqa: N818
@@ -88,6 +86,7 @@ class View(Generic[T]):
         self._closed = False
         self._resource_version = ""
         self._backoff = Backoff()
+        self._refusals = Backoff(longest=REFUSED_PAUSE)
         self._waiters: defaultdict[str | None, set[asyncio.Future[None]]] = defaultdict(set)
         self._task: asyncio.Task[None] | None = None
 
@@ -100,7 +99,7 @@ class View(Generic[T]):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop watching; whoever still waits gets ViewClosed."""
+        """Stop watching, and cancel whoever still waits: nothing will be known any more."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
@@ -126,7 +125,11 @@ class View(Generic[T]):
         return list(self._objects.items())
 
     async def wait(
-        self, predicate: Callable[[], R], *, key: str | None = None, timeout: float | None = None
+        self,
+        predicate: Callable[[], R | None],
+        *,
+        key: str | None = None,
+        timeout: float | None = None,
     ) -> R:
         """The first true answer of `predicate`, asked now and after each change.
 
@@ -138,7 +141,7 @@ class View(Generic[T]):
                 if answer := predicate():
                     return answer
                 if self._closed:
-                    raise ViewClosed(self.path)
+                    raise asyncio.CancelledError(f"{self!r} is closed")
                 await self._changed(key)
 
     async def wait_synced(self, timeout: float | None = None) -> None:
@@ -157,16 +160,21 @@ class View(Generic[T]):
 
     async def _run(self) -> None:
         while True:
-            pause = 0.0
             try:
                 if not self._resource_version:
                     await self._list()
+                began = asyncio.get_running_loop().time()
                 await self._watch()
+                if asyncio.get_running_loop().time() - began > LONG_ENOUGH:
+                    self._backoff.reset()
                 # an end that came at once and brought nothing must not become a busy loop
                 pause = self._backoff.next()
             except _Expired:
                 self._resource_version = ""
                 pause = self._backoff.next()
+            except Refused as error:
+                self._mark_stale(str(error))
+                pause = self._refusals.next()
             except KubeError as error:
                 self._mark_stale(str(error))
                 pause = self._backoff.next(at_least=getattr(error, "retry_after", 0.0))
@@ -274,6 +282,7 @@ class View(Generic[T]):
         if self.stale_since is not None:
             _log.info("view of %s is up to date again", self.path)
             self.error, self.stale_since = "", None
+            self._refusals.reset()
             self._wake_all()
 
     def _mark_stale(self, error: str) -> None:

@@ -322,9 +322,9 @@ def test_the_form_is_small_and_a_thousand_profiles_are_quick():
     form.render(make_context(profiles=thousand))  # the first one fills the cache
     times = []
     for _ in range(20):
-        begin = time.perf_counter()
+        begin = time.process_time()  # what else the machine does is no concern of this test
         form.render(make_context(profiles=thousand))
-        times.append(time.perf_counter() - begin)
+        times.append(time.process_time() - begin)
     assert min(times) <= 0.010
 
 

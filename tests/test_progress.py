@@ -118,8 +118,7 @@ def test_events_add_only_what_we_have_a_sentence_for(
         (make_pod(waiting="ImagePullBackOff"), ""),  # may turn out well for a while
         (
             make_pod(waiting="InvalidImageName", waiting_message="bad name"),
-            "Your server cannot start, because its image name is invalid (bad name): "
-            "ask a cluster administrator.",
+            "Your server cannot start: its image name is invalid. Ask a cluster administrator.",
         ),
         (
             make_pod(ended=True, exit_reason="OOMKilled", exit_code=137),

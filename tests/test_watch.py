@@ -10,7 +10,7 @@ from kubernetes_asyncio.client import Configuration
 
 from spectrum_spawner import kube, watch
 from spectrum_spawner.kube import Client
-from spectrum_spawner.watch import View, ViewClosed
+from spectrum_spawner.watch import View
 
 PODS = "/api/v1/namespaces/flight/pods"
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -251,13 +251,13 @@ async def test_many_waiters_of_one_object_wake_and_others_time_out(
         await view.wait(lambda: view.get("b"), key="b", timeout=0.01)
 
 
-async def test_closing_a_view_tells_whoever_waits(server: ApiServer, view: View[str]) -> None:
+async def test_closing_a_view_cancels_whoever_waits(server: ApiServer, view: View[str]) -> None:
     view.start()
     await view.wait_synced(timeout=5)
     waiting = asyncio.create_task(view.wait(lambda: view.get("a")))
     await asyncio.sleep(0)
     await view.close()
-    with pytest.raises(ViewClosed):
+    with pytest.raises(asyncio.CancelledError):
         await waiting
 
 

@@ -1,8 +1,10 @@
 // JupyterHub's own script handles named servers; this one the default server, and it shows the
 // page as it is after each stop.
-require(["jquery", "jhapi"], ($, JHAPI) => {
-  for (const time of document.querySelectorAll("time.time-col")) {
-    time.title = new Date(time.textContent.trim()).toLocaleString();
+require(["jquery", "moment", "jhapi"], ($, moment, JHAPI) => {
+  for (const time of document.querySelectorAll("time")) {
+    const when = new Date(time.dateTime);
+    time.title = when.toLocaleString();
+    time.textContent = moment(when).fromNow();
   }
   const stop = document.getElementById("stop-default");
   if (stop) {

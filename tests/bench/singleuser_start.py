@@ -60,7 +60,8 @@ def main(rounds: int) -> None:
     archive = build_all(find_cache(), print)[f"{REPOSITORY}/base-notebook:dev"]
     folder = Path(tempfile.mkdtemp(prefix="spectrum-bench-", dir="/var/tmp"))
     try:
-        ours, plain = unpack(archive, folder / "ours"), unpack(archive, folder / "plain")
+        ours = unpack(archive, folder / "ours", keeps_changes=True)
+        plain = unpack(archive, folder / "plain", keeps_changes=True)
         home = folder / "home"
         home.mkdir()
         home.chmod(0o777)

@@ -15,13 +15,14 @@ import asyncio
 import json
 import logging
 import math
-import os
 import statistics
 import tempfile
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from kubernetes_asyncio.config import kube_config
 
 from local.control_plane import control_plane
 from tests.hub.clock import wait_until
@@ -66,7 +67,8 @@ async def measure(*, rounds: int, pod_seconds: float) -> list[Contender]:
     """Play all rounds; the first of each contender is warm-up and does not count."""
     async with AsyncExitStack() as stack:
         plane = stack.enter_context(control_plane())
-        os.environ["KUBECONFIG"] = str(plane.kubeconfig)
+        # The library has read $KUBECONFIG by now, when it was imported.
+        kube_config.KUBE_CONFIG_DEFAULT_LOCATION = str(plane.kubeconfig)
         cluster = await stack.enter_async_context(connect(plane))
         await serve_teams(cluster)
         await create_hub_namespace(cluster, HUB_NAMESPACE)

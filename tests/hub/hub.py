@@ -7,6 +7,7 @@ the same database, so that a restart of the hub is a matter of milliseconds.
 
 import asyncio
 import json
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from jupyterhub.httpclient import JupyterHubHTTPClient
 from jupyterhub.proxy import Proxy
 from jupyterhub.spawner import Spawner
 from jupyterhub.utils import random_port
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 from traitlets.config import Config
 from yarl import URL
 
@@ -27,6 +30,12 @@ from tests.hub.spawners import Setup
 
 ADMIN_TOKEN = "test-admin-token"  # of a service that may do everything
 _owner: ContextVar["Hub | None"] = ContextVar("owner", default=None)
+
+
+@event.listens_for(Engine, "connect")
+def _write_without_sync(connection: Any, _record: Any) -> None:
+    """A hub that is killed loses nothing by it; only a power cut would."""
+    connection.execute("PRAGMA synchronous=OFF")
 
 
 class RememberingProxy(Proxy):
@@ -155,6 +164,18 @@ class Hub:
         """The server as the REST API shows it while it is active, else None."""
         servers = (await self.call("GET", f"/users/{user}")).body["servers"]
         return servers.get(server)
+
+    async def read_progress(self, user: str) -> list[str]:
+        """The sentences that the progress page of a pending start shows by now."""
+        headers, told = {"Authorization": f"token {ADMIN_TOKEN}"}, []
+        url = f"{self._api}/users/{user}/server/progress"
+        async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2):
+                    async for line in answer.content:
+                        if line.startswith(b"data:"):
+                            told.append(json.loads(line.removeprefix(b"data:"))["message"])
+        return told
 
     async def is_ready(self, user: str, server: str = "") -> bool:
         found = await self.find_server(user, server)

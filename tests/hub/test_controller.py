@@ -67,7 +67,7 @@ def controllers(
 
 async def wait_until_healthy(controllers: Iterable[Controller]) -> None:
     for controller in controllers:
-        await wait_until(controller.is_healthy, within=30, what="the start of a controller")
+        await wait_until(controller.is_healthy, within=120, what="the start of a controller")
 
 
 @pytest.fixture

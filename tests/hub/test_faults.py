@@ -8,6 +8,8 @@ import pytest
 import pytest_asyncio
 
 from spectrum_spawner import names
+from spectrum_spawner.inventory import GPUs, Inventory
+from spectrum_spawner.views import Views
 from tests.hub.clock import Clock, wait_until
 from tests.hub.cluster import Cluster
 from tests.hub.fault_proxy import FaultProxy
@@ -39,6 +41,23 @@ async def test_a_server_counts_as_running_until_its_team_was_listed(
         assert await hub.find_spawner("alice").poll() is None
     mend()
     await wait_until(lambda: _has_ended(hub, "alice"), within=10)
+
+
+async def test_a_server_that_was_starting_when_the_hub_died_is_found_again(
+    hub: Hub, flight: Team, node: NodeStub, cluster: Cluster, fault_proxy: FaultProxy
+) -> None:
+    node.start_seconds = 2
+    start = asyncio.create_task(hub.start_server("alice"))
+    await wait_until(lambda: _has_pod(cluster, flight), within=10)
+    await hub.kill()
+    await asyncio.gather(start, return_exceptions=True)
+    before = await cluster.get(flight.find_pod("alice"))
+    fault_proxy.calls.clear()
+    await hub.start()
+    await wait_until(lambda: hub.is_ready("alice"), within=20)
+    after = await cluster.get(flight.find_pod("alice"))
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert fault_proxy.writes == []
 
 
 async def test_a_failed_list_of_one_team_touches_no_other(
@@ -179,19 +198,34 @@ async def test_an_image_that_cannot_be_pulled_is_named_within_30_seconds(
     assert _count_failures(hub) == 0
 
 
-async def test_a_start_without_room_waits_and_can_be_cancelled(
-    hub: Hub, flight: Team, node: NodeStub, cluster: Cluster, clock: Clock
+async def test_a_start_without_room_waits_says_so_and_can_be_cancelled(
+    hub: Hub, flight: Team, node: NodeStub, cluster: Cluster, clock: Clock, hub_namespace: str
 ) -> None:
+    await _publish_gpus(hub, cluster, hub_namespace, total=4, free=0)
     node.play = find_no_room
     with clock.hurry(10):
-        assert (await hub.start_server("alice")).status == 202
+        assert (await hub.start_server("alice", {**FLIGHT, "profile": "gpu-1"})).status == 202
         await asyncio.sleep(60)
+        told = await hub.read_progress("alice")
+        assert told[-1] == "Waiting for a GPU: 0 of 4 GPUs are free"
         server = await hub.find_server("alice")
         assert server is not None
         assert server["pending"] == "spawn"
         await hub.stop_server("alice")
         await wait_until(lambda: _is_absent(hub, "alice"), within=20)
-    assert await cluster.list(flight.pods) == []
+    assert await cluster.find(flight.find_pod("alice")) is None
+
+
+async def test_a_profile_that_no_cluster_of_this_size_can_hold_is_refused_at_once(
+    hub: Hub, cluster: Cluster, fault_proxy: FaultProxy, hub_namespace: str
+) -> None:
+    await _publish_gpus(hub, cluster, hub_namespace, total=0, free=0)
+    fault_proxy.calls.clear()
+    answer = await hub.start_server("alice", {**FLIGHT, "profile": "gpu-1"})
+    assert answer.status in range(400, 500)
+    _check_sentence(answer.message)
+    assert "the cluster has 0" in answer.message
+    assert fault_proxy.writes == []
 
 
 async def test_a_start_that_finds_no_room_in_time_says_why_and_leaves_no_pod(
@@ -204,7 +238,7 @@ async def test_a_start_that_finds_no_room_in_time_says_why_and_leaves_no_pod(
         await wait_until(lambda: _is_absent(hub, "alice"), within=30)
     message = _read_failure(hub, "alice")
     _check_sentence(message)
-    assert "1 Insufficient nvidia.com/gpu" in message
+    assert "Insufficient nvidia.com/gpu" in message
     assert await cluster.list(flight.pods) == []
     assert _count_failures(hub) == 0
 
@@ -253,6 +287,10 @@ async def _create_pod_like(
     return made
 
 
+async def _has_pod(cluster: Cluster, team: Team) -> bool:
+    return bool(await cluster.list(team.pods))
+
+
 async def _runs(cluster: Cluster, path: str) -> bool:
     return (await cluster.get(path))["status"]["phase"] == "Running"
 
@@ -264,6 +302,19 @@ async def _has_ended(hub: Hub, user: str) -> bool:
 
 async def _is_absent(hub: Hub, user: str) -> bool:
     return await hub.find_server(user) is None
+
+
+async def _publish_gpus(
+    hub: Hub, cluster: Cluster, hub_namespace: str, *, total: int, free: int
+) -> None:
+    await hub.start_server("bob")  # from the first start on the hub has views
+    gpus = GPUs(resource="nvidia.com/gpu", product="", total=total, free=free)
+    data = {names.INVENTORY_KEY: Inventory(gpus=(gpus,)).to_json()}
+    path = f"/api/v1/namespaces/{hub_namespace}/configmaps"
+    await cluster.create(path, {"metadata": {"name": names.INVENTORY}, "data": data})
+    await wait_until(
+        lambda: Views.shared(hub_namespace).inventory.known, within=10, what="the inventory"
+    )
 
 
 def _read_failure(hub: Hub, user: str) -> str:

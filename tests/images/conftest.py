@@ -25,18 +25,18 @@ def archives() -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def unpacked(archives: dict[str, Path]) -> Iterator[Callable[[str], RootFilesystem]]:
-    """Return a function that unpacks an image by its short name, at most once."""
-    found: dict[str, RootFilesystem] = {}
-    folder = Path(tempfile.mkdtemp(prefix="spectrum-images-", dir="/var/tmp"))
+def unpacked(archives: dict[str, Path]) -> Callable[[str], RootFilesystem]:
+    """Return a function that unpacks an image by its short name, unless an earlier run has."""
 
     def unpack_once(name: str) -> RootFilesystem:
-        if name not in found:
-            found[name] = unpack(archives[name], folder / name)
-        return found[name]
+        archive = archives[name]
+        folder = archive.parent / "unpacked"
+        for older in folder.glob(f"{name}-*"):
+            if older.name != archive.stem:
+                subprocess.run(["rm", "-rf", str(older)], check=True)
+        return unpack(archive, folder / archive.stem)
 
-    yield unpack_once
-    subprocess.run(["rm", "-rf", str(folder)], check=True)
+    return unpack_once
 
 
 @pytest.fixture

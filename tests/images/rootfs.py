@@ -15,10 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-# /dev is the host's, as far as a program needs it; /tmp is the image's own.
+# What a command writes goes to memory, over the image's files, and is gone with the command;
+# /dev is the host's.
 _ENTER = """
 set -eu
-root=$1 home=$2; shift 2
+root=$1 home=$2 keep=$3; shift 3
+if [ "$keep" = no ]; then
+    mount -t tmpfs tmpfs /mnt
+    mkdir /mnt/upper /mnt/work /mnt/root
+    mount -t overlay overlay -o "lowerdir=$root,upperdir=/mnt/upper,workdir=/mnt/work" /mnt/root
+    root=/mnt/root
+fi
 mount --bind "$home" "$root/home/jovyan" 2>/dev/null || true
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
@@ -30,10 +37,14 @@ exec chroot "$root" /usr/bin/setpriv --reuid 1000 --regid 1000 --clear-groups --
 
 @dataclass(frozen=True)
 class RootFilesystem:
-    """`config` is the image's own: User, Entrypoint, Cmd, Env, WorkingDir."""
+    """`config` is the image's own: User, Entrypoint, Cmd, Env, WorkingDir.
+
+    What commands write stays only if `keeps_changes`.
+    """
 
     path: Path
     config: dict[str, Any] = field(repr=False)
+    keeps_changes: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -53,11 +64,13 @@ class RootFilesystem:
         """
         wrapper = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork"]
         wrapper += ["sh", "-c", _ENTER, "sh", str(self.path), str(home)]
+        wrapper += ["yes" if self.keeps_changes else "no"]
         workdir = self.config.get("WorkingDir") or "/"
-        inside = ["/usr/bin/env", f"--chdir={workdir}", *command]
+        variables = self.environment | dict(environment or {})
+        inside = ["/usr/bin/env", "--ignore-environment", f"--chdir={workdir}"]
+        inside += [f"{name}={value}" for name, value in variables.items()]
         return subprocess.Popen(
-            [*wrapper, *inside],
-            env={**self.environment, **(environment or {})},
+            [*wrapper, *inside, *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -90,15 +103,19 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait(10)
 
 
-def unpack(archive: Path, target: Path) -> RootFilesystem:
-    """Unpack a docker-archive file's layers, the lowest first, into the new folder `target`."""
-    target.mkdir(parents=True)
+def unpack(archive: Path, target: Path, *, keeps_changes: bool = False) -> RootFilesystem:
+    """Unpack a docker-archive file's layers, the lowest first, into `target` unless it is there."""
     with tarfile.open(archive) as outer:
         manifest = _read_json(outer, "manifest.json")[0]
         config = _read_json(outer, manifest["Config"])["config"]
-    for layer in manifest["Layers"]:
-        _apply_layer(archive, layer, target)
-    return RootFilesystem(target, config)
+    if not target.exists():
+        partial = target.with_name(f".{target.name}.partial")
+        _remove(partial)
+        partial.mkdir(parents=True)
+        for layer in manifest["Layers"]:
+            _apply_layer(archive, layer, partial)
+        partial.rename(target)
+    return RootFilesystem(target, config, keeps_changes)
 
 
 def _apply_layer(archive: Path, layer: str, target: Path) -> None:
