@@ -42,6 +42,9 @@ def make_short_name(words: Sequence[str]) -> str:
 
 
 def succeeds(command: Sequence[str | Path]) -> bool:
-    """Tell whether the command exits with 0, whatever it prints."""
+    """Tell whether the command is there and exits with 0, whatever it prints."""
     words = [str(word) for word in command]
-    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    try:
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False

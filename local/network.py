@@ -69,11 +69,14 @@ def remove_rules() -> None:
     """Take the rules of kube-proxy, kube-router and the CNI plugins out of iptables."""
     marks = ("KUBE-", "CNI-")
     for family in ("iptables", "ip6tables"):
+        if not succeeds([f"{family}-save"]):
+            continue  # not installed, or not in this kernel
         saved = run([f"{family}-save"]).splitlines()
         kept = [line for line in saved if not any(mark in line for mark in marks)]
         if kept != saved:
             run([f"{family}-restore"], text="\n".join(kept) + "\n")
-    for name in run(["ipset", "list", "-n"]).split():
+    sets = run(["ipset", "list", "-n"]).split() if succeeds(["ipset", "list", "-n"]) else []
+    for name in sets:
         if "KUBE-" in name or name.startswith("kube-router-"):
             run(["ipset", "destroy", name])
 

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.binaries import ensure_go_tool
+from local.binaries import ensure_go_tool, ensure_kube
 from local.environment import ensure_environment
 from local.errors import Refusal
+from local.images import build_all
 from local.packages import ensure_packages
-from local.paths import CHECKOUT
+from local.paths import CHECKOUT, find_cache
+from local.preflight import check_machine
 from local.progress import Progress
 from local.trial import make_test_environment, trial_release
 
@@ -74,6 +76,7 @@ def run_suite(named: Sequence[str], *, long: bool, progress: Progress) -> int:
     early = [name for name in parts if not PARTS[name].needs_release]
     late = [name for name in parts if PARTS[name].needs_release]
     for name in early:
+        _prepare(name, progress)
         counts += run_part(name, python, {}, progress)
         if counts.failed:
             break
@@ -118,6 +121,17 @@ def read_counts(report: Path) -> Counts:
         failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         total += Counts(tests - failed - skipped, failed, skipped)
     return total
+
+
+def _prepare(name: str, progress: Progress) -> None:
+    """Build what the part's tests stand on, with progress and outside their time limits."""
+    if name in ("chart", "hub"):
+        ensure_go_tool("helm", progress)
+        ensure_kube(progress)
+    if name == "images":
+        check_machine()
+        ensure_packages("debian", progress)
+        build_all(find_cache(), progress.say)
 
 
 def _run_benches(

@@ -15,6 +15,8 @@ from local.node import DEVICE_PLUGINS
 from local.processes import Daemons
 from local.progress import Progress
 
+# The CNI library's notes of interfaces that it made, each with its network namespace's path.
+CNI_RESULTS = Path("/var/lib/cni/results")
 # Our own builds in the cache; whatever else lies there is left alone.
 CACHE_PARTS = ("bin", "images", "venv")
 
@@ -36,8 +38,7 @@ def stop_cluster(state: Path, progress: Progress) -> None:
         end_processes(list_shims, grace=1)
         step.awaited = "mounts to go"
         unmount_below(state, RUNTIME)
-        if shutil.which("iptables-save"):
-            remove_rules()
+        remove_rules()
 
 
 def purge(state: Path, cache: Path, progress: Progress) -> None:
@@ -49,9 +50,10 @@ def purge(state: Path, cache: Path, progress: Progress) -> None:
         unmount_below(*parts)
         for directory in (state, RUNTIME, DEVICE_PLUGINS, *parts):
             shutil.rmtree(directory, ignore_errors=True)
-        for result in Path("/var/lib/cni/results").glob("spectrum-*"):
-            result.unlink()
-        for directory in (DEVICE_PLUGINS.parent, cache):
+        for result in CNI_RESULTS.glob("*"):
+            if str(RUNTIME) in result.read_text():
+                result.unlink()
+        for directory in (DEVICE_PLUGINS.parent, CNI_RESULTS, CNI_RESULTS.parent, cache):
             if directory.exists() and not any(directory.iterdir()):
                 directory.rmdir()
 

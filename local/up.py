@@ -87,20 +87,20 @@ def install_demo(
 
 
 def remove_old_images(cluster: Cluster, current: Path) -> None:
-    """Remove builds of our images that neither the file of values nor any pod names."""
-    pods = cluster.plane.api.get("/api/v1/pods")["items"]
-    used = {one["image"] for pod in pods for one in pod["spec"]["containers"]}
-    ours, tags = tuple(f"{REPOSITORY}/{name}:" for name in USED_IMAGES), current.read_text()
-    cluster.containerd.remove_images(
-        [
-            name
-            for name in cluster.containerd.list_images()
-            if name.startswith(ours)
-            and not name.endswith(":dev")
-            and name not in used
-            and name.rpartition(":")[2] not in tags
-        ]
-    )
+    """Remove builds of our images that no pod, no release and not the file of values names."""
+    api = cluster.plane.api
+    pods = api.get("/api/v1/pods")
+    hubs = api.get("/api/v1/configmaps?fieldSelector=metadata.name%3Dhub")
+    named = current.read_text() + json.dumps([pods, hubs])
+    ours = tuple(f"{REPOSITORY}/{name}:" for name in USED_IMAGES)
+    old = [
+        name
+        for name in cluster.containerd.list_images()
+        if name.startswith(ours)
+        and not name.endswith(":dev")
+        and name.rpartition(":")[2] not in named
+    ]
+    cluster.containerd.remove_images(old)
 
 
 def make_release(cluster: Cluster, namespace: str = "spectrum") -> Release:

@@ -118,8 +118,8 @@ def choose(
     """Authorise one start.
 
     `options` is what the person sent, `teams` the teams that the *owner of the server* is in
-    now, `last_team` what was saved of the last start and may be anything. Every value is compared whole with what is allowed; nothing is coerced. Raises
-    OptionError; creates nothing.
+    now, `last_team` what was saved of the last start and may be anything. Every value is
+    compared whole with what is allowed; nothing is coerced. Raises OptionError; creates nothing.
     """
     _check_shape(options)
     team = _choose_team(options.get("team"), list(teams), last_team)

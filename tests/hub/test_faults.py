@@ -205,7 +205,9 @@ async def test_a_start_without_room_waits_says_so_and_can_be_cancelled(
     node.play = find_no_room
     with clock.hurry(10):
         assert (await hub.start_server("alice", {**FLIGHT, "profile": "gpu-1"})).status == 202
+    with clock.hurry(50):
         await asyncio.sleep(60)
+    with clock.hurry(10):
         told = await hub.read_progress("alice")
         assert told[-1] == "Waiting for a GPU: 0 of 4 GPUs are free"
         server = await hub.find_server("alice")
