@@ -15,8 +15,6 @@ from local.paths import CHECKOUT
 from local.progress import Progress
 
 CHART = CHECKOUT / "helm" / "spectrum"
-# The others are what these are built on.
-USED_IMAGES = ("hub", "proxy", "tensorflow-notebook")
 DEPLOYMENTS = ("hub", "proxy", "controller")
 
 
@@ -164,7 +162,10 @@ def make_image_values(references: dict[str, str]) -> dict[str, Any]:
     return {
         "hub": {"image": make_image("hub")},
         "proxy": {"image": make_image("proxy")},
-        "images": {"tensorflow": {"image": references["tensorflow-notebook"]}},
+        "images": {
+            "tensorflow": {"image": references["tensorflow-notebook"]},
+            "lab": {"image": references["base-notebook"]},
+        },
     }
 
 

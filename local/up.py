@@ -26,7 +26,7 @@ from local.preflight import (
 )
 from local.processes import Daemons
 from local.progress import Progress
-from local.release import USED_IMAGES, Release, make_image_values
+from local.release import Release, make_image_values
 
 DEMO_VALUES = CHECKOUT / "local" / "values.yaml"
 ADDRESS = f"http://127.0.0.1:{NODE_PORT}/"
@@ -61,8 +61,6 @@ def load_images(cluster: Cluster, progress: Progress) -> Path:
     references = {}
     for reference, archive in build_all(find_cache(), progress.say).items():
         name, tag = _split_archive(archive)
-        if name not in USED_IMAGES:
-            continue
         references[name] = f"{REPOSITORY}/{name}:{tag}"
         if cluster.containerd.is_loaded(archive, reference):
             continue
@@ -92,11 +90,10 @@ def remove_old_images(cluster: Cluster, current: Path) -> None:
     pods = api.get("/api/v1/pods")
     hubs = api.get("/api/v1/configmaps?fieldSelector=metadata.name%3Dhub")
     named = current.read_text() + json.dumps([pods, hubs])
-    ours = tuple(f"{REPOSITORY}/{name}:" for name in USED_IMAGES)
     old = [
         name
         for name in cluster.containerd.list_images()
-        if name.startswith(ours)
+        if name.startswith(f"{REPOSITORY}/")
         and not name.endswith(":dev")
         and name.rpartition(":")[2] not in named
     ]
@@ -144,8 +141,6 @@ def _push_images(registry: str, directory: Path, progress: Progress) -> Path:
     references = {}
     for archive in build_all(find_cache(), progress.say).values():
         name, tag = _split_archive(archive)
-        if name not in USED_IMAGES:
-            continue
         references[name] = f"{registry}/{name}:{tag}"
         with progress.step(f"pushing {references[name]}") as step:
             step.awaited = f"buildah to send {archive.stat().st_size / 1e6:.0f} MB"

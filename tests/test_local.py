@@ -357,12 +357,16 @@ def test_image_values_name_each_build():
     references = {
         "hub": "localhost/spectrum/hub:1",
         "proxy": "registry.example:5000/spectrum/proxy:2",
-        "tensorflow-notebook": "localhost/spectrum/tensorflow-notebook:3",
+        "base-notebook": "localhost/spectrum/base-notebook:3",
+        "tensorflow-notebook": "localhost/spectrum/tensorflow-notebook:4",
     }
     assert make_image_values(references) == {
         "hub": {"image": {"name": "localhost/spectrum/hub", "tag": "1"}},
         "proxy": {"image": {"name": "registry.example:5000/spectrum/proxy", "tag": "2"}},
-        "images": {"tensorflow": {"image": "localhost/spectrum/tensorflow-notebook:3"}},
+        "images": {
+            "tensorflow": {"image": "localhost/spectrum/tensorflow-notebook:4"},
+            "lab": {"image": "localhost/spectrum/base-notebook:3"},
+        },
     }
 
 

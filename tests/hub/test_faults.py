@@ -43,23 +43,6 @@ async def test_a_server_counts_as_running_until_its_team_was_listed(
     await wait_until(lambda: _has_ended(hub, "alice"), within=10)
 
 
-async def test_a_server_that_was_starting_when_the_hub_died_is_found_again(
-    hub: Hub, flight: Team, node: NodeStub, cluster: Cluster, fault_proxy: FaultProxy
-) -> None:
-    node.start_seconds = 2
-    start = asyncio.create_task(hub.start_server("alice"))
-    await wait_until(lambda: _has_pod(cluster, flight), within=10)
-    await hub.kill()
-    await asyncio.gather(start, return_exceptions=True)
-    before = await cluster.get(flight.find_pod("alice"))
-    fault_proxy.calls.clear()
-    await hub.start()
-    await wait_until(lambda: hub.is_ready("alice"), within=20)
-    after = await cluster.get(flight.find_pod("alice"))
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert fault_proxy.writes == []
-
-
 async def test_a_failed_list_of_one_team_touches_no_other(
     hub: Hub, flight: Team, make_team: MakeTeam, fault_proxy: FaultProxy, clock: Clock
 ) -> None:
@@ -287,10 +270,6 @@ async def _create_pod_like(
     made = await cluster.create(team.pods, {"metadata": copy, "spec": spec})
     await wait_until(lambda: _runs(cluster, team.find_pod("alice")), within=10)
     return made
-
-
-async def _has_pod(cluster: Cluster, team: Team) -> bool:
-    return bool(await cluster.list(team.pods))
 
 
 async def _runs(cluster: Cluster, path: str) -> bool:

@@ -23,6 +23,7 @@ def make_server() -> dict[str, Any]:
             "enabled": shutil.which("tensorboard") is not None,
             "title": "TensorBoard",
             "icon_path": str(Path(__file__).with_name("tensorboard.svg")),
-            "category": "Other",
+            # JupyterLab draws icons of this kind in the categories Notebook and Console alone.
+            "category": "Notebook",
         },
     }
