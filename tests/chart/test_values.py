@@ -149,7 +149,7 @@ def test_an_entry_that_a_later_file_makes_null_is_no_entry(helm: Helm) -> None:
     (written,) = (m["data"]["values.json"] for m in manifests if m["kind"] == "ConfigMap")
     values = json.loads(written)
     assert values["auth"]["groups"] == {}
-    assert list(values["images"]) == ["tensorflow"]
+    assert list(values["images"]) == ["lab", "tensorflow"]
     assert list(values["profiles"]) == ["cpu-small"]
     assert "Team" not in {manifest["kind"] for manifest in manifests}
 
