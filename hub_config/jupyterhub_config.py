@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import spectrum_spawner
-from spectrum_spawner.profiles import ProfileError, read_profiles
+from spectrum_spawner.profile_values import ProfileError, read_profiles
 
 c = get_config()
 

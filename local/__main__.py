@@ -47,7 +47,11 @@ def make_parser() -> argparse.ArgumentParser:
         type=_existing_file,
         help="file of chart values over the demo's; may be given again",
     )
-    start.add_argument("--gpu-taint", action="store_true", help="taint the node as GPU nodes are")
+    start.add_argument(
+        "--gpu-taint",
+        action=argparse.BooleanOptionalAction,
+        help="taint the node as GPU nodes are, or take that off; default: leave it as it is",
+    )
     start.add_argument("--cluster-only", action="store_true", help="start Kubernetes, no Spectrum")
     end = commands.add_parser("down", prog="local/down", description="Stop what local/up started.")
     end.set_defaults(command=down)
@@ -63,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def up(options: argparse.Namespace, progress: Progress) -> int:
     if options.kubeconfig:
-        if options.gpu_taint or options.cluster_only:
+        if options.gpu_taint is not None or options.cluster_only:
             raise Refusal("--gpu-taint and --cluster-only are for the local cluster alone")
         existing = ExistingCluster(options.kubeconfig, options.context, options.registry)
         install_on(existing, options.values, progress)

@@ -15,6 +15,7 @@ from pathlib import Path
 from local.errors import Refusal
 from local.paths import CHECKOUT, find_cache
 from local.progress import Progress
+from local.toolchain import check_go
 from local.versions import GoTool, find_go_tool, load_versions
 
 GO_SOURCES = CHECKOUT / "local" / "go"
@@ -73,8 +74,7 @@ def _ensure_built(
     place = home / f"{name}-{key}"
     if place.is_dir():
         return place
-    if shutil.which("go") is None:
-        raise Refusal("go is missing: install Go 1.26 or newer from https://go.dev/dl")
+    check_go()
     home.mkdir(parents=True, exist_ok=True)
     target = home / f".{name}-{key}-{os.getpid()}"
     shutil.rmtree(target, ignore_errors=True)

@@ -1,5 +1,8 @@
 """The control groups that hold every pod of the cluster, whatever the version of cgroups."""
 
+import errno
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from local.mounts import list_mounts
@@ -24,22 +27,34 @@ def prepare_cgroups() -> None:
 
 def list_pod_processes() -> set[int]:
     """List the processes of all containers of all pods."""
-    return {
-        int(pid)
-        for root in _list_hierarchies()
-        for file in (root / NAME).rglob("cgroup.procs")
-        for pid in file.read_text().split()
-    }
+    return {pid for root in _list_hierarchies() for pid in list_processes(root / NAME)}
+
+
+def list_processes(group: Path) -> set[int]:
+    """List the processes of a group and of all below it; groups may vanish meanwhile."""
+    pids: set[int] = set()
+    for directory, _, files in os.walk(group):
+        if "cgroup.procs" in files:
+            pids.update(_read_processes(Path(directory) / "cgroup.procs"))
+    return pids
 
 
 def remove_cgroups() -> None:
     """Remove the groups, which must hold no process any more."""
     for root in _list_hierarchies():
-        groups = [path for path in (root / NAME).rglob("*") if path.is_dir()]
-        for group in sorted(groups, key=lambda path: len(path.parts), reverse=True):
-            group.rmdir()
-        if (root / NAME).exists():
-            (root / NAME).rmdir()
+        for directory, _, _ in os.walk(root / NAME, topdown=False):
+            with suppress(FileNotFoundError):
+                os.rmdir(directory)
+
+
+def _read_processes(file: Path) -> list[int]:
+    try:
+        return [int(pid) for pid in file.read_text().split()]
+    except OSError as error:
+        # The second is the answer of a group that was removed after the file was opened.
+        if error.errno in (errno.ENOENT, errno.ENODEV):
+            return []
+        raise
 
 
 def _list_hierarchies() -> list[Path]:

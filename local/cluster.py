@@ -18,11 +18,10 @@ from local.containerd import PAUSE_IMAGE, Containerd
 from local.control_plane import ControlPlane
 from local.network import NODE_ADDRESS, prepare_network
 from local.node import NODE, Node
+from local.owner import become_owner
+from local.paths import RUNTIME
 from local.processes import Daemons
 from local.progress import Progress
-
-# Sockets and mounts: a short path, since that of a socket may have 107 characters at most.
-RUNTIME = Path("/run/spectrum")
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,7 @@ class Cluster:
         `gpu_taint` None leaves the node's taint as it is.
         """
         self.state.mkdir(parents=True, exist_ok=True, mode=0o755)
+        become_owner(self.state)
         prepare_cgroups()
         prepare_network(self.state)
         self.plane.prepare()

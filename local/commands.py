@@ -13,13 +13,18 @@ def run(
     *,
     environment: Mapping[str, str] | None = None,
     text: str | None = None,
+    directory: Path | None = None,
 ) -> str:
-    """Run the command and return what it printed; a failure is a Refusal with its last line."""
+    """Run the command and return what it printed; a failure is a Refusal with its last line.
+
+    `directory` is where it runs, by default that of the caller; `text` is its input.
+    """
     words = [str(word) for word in command]
     try:
         result = subprocess.run(
             words,
             env={**os.environ, **(environment or {})},
+            cwd=directory,
             input=text,
             stdin=subprocess.DEVNULL if text is None else None,
             capture_output=True,

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from local.commands import run, succeeds
+from local.control_plane import SERVICE_NETWORK
 from local.files import write_if_changed
 
 CNI_BINARIES = "/usr/lib/cni"
@@ -14,6 +15,8 @@ NODE_INTERFACE = "spectrum0"
 NODE_ADDRESS = "10.231.255.1"
 POD_BRIDGE = "spectrum-pods"
 POD_NETWORK = "10.231.0.0/24"
+# The CNI plugins write this name into their rules.
+CNI_NETWORK = "spectrum"
 # Least values; what is higher already stays.
 SETTINGS = {
     "net.ipv4.ip_forward": 1,
@@ -39,7 +42,7 @@ def make_cni_configuration(state: Path) -> dict[str, object]:
         "ipam": addresses,
     }
     plugins = [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}]
-    return {"cniVersion": "1.0.0", "name": "spectrum", "plugins": plugins}
+    return {"cniVersion": "1.0.0", "name": CNI_NETWORK, "plugins": plugins}
 
 
 def prepare_network(state: Path) -> None:
@@ -50,6 +53,10 @@ def prepare_network(state: Path) -> None:
         run(["ip", "link", "add", NODE_INTERFACE, "type", "bridge"])
     run(["ip", "address", "replace", f"{NODE_ADDRESS}/32", "dev", NODE_INTERFACE])
     run(["ip", "link", "set", NODE_INTERFACE, "up"])
+    # Nobody answers there. What goes to a Service without endpoints would leave this machine by
+    # the default route, since kube-router accepts it before kube-proxy's rules refuse it; and
+    # without a default route, this machine itself would reach no Service.
+    run(["ip", "route", "replace", SERVICE_NETWORK, "dev", NODE_INTERFACE])
     if not _find_setting("net.bridge.bridge-nf-call-iptables").exists():
         run(["modprobe", "br_netfilter"])
     _change_settings(state / "sysctl.json")
@@ -63,22 +70,6 @@ def remove_network(state: Path) -> None:
     if note.exists():
         for name, value in json.loads(note.read_text()).items():
             _find_setting(name).write_text(str(value))
-
-
-def remove_rules() -> None:
-    """Take the rules of kube-proxy, kube-router and the CNI plugins out of iptables."""
-    marks = ("KUBE-", "CNI-")
-    for family in ("iptables", "ip6tables"):
-        if not succeeds([f"{family}-save"]):
-            continue  # not installed, or not in this kernel
-        saved = run([f"{family}-save"]).splitlines()
-        kept = [line for line in saved if not any(mark in line for mark in marks)]
-        if kept != saved:
-            run([f"{family}-restore"], text="\n".join(kept) + "\n")
-    sets = run(["ipset", "list", "-n"]).split() if succeeds(["ipset", "list", "-n"]) else []
-    for name in sets:
-        if "KUBE-" in name or name.startswith("kube-router-"):
-            run(["ipset", "destroy", name])
 
 
 def _change_settings(note: Path) -> None:

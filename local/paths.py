@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+# Sockets and mounts: a short path, since that of a socket may have 107 characters at most.
+RUNTIME = Path("/run/spectrum")
 
 
 def find_cache() -> Path:

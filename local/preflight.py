@@ -3,6 +3,7 @@
 import os
 import platform
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from local.control_plane import Ports
@@ -12,7 +13,7 @@ from local.processes import Daemons
 
 NODE_PORT = 30080
 FREE_BYTES = 15 * 10**9
-# port → process of the cluster that listens there
+# port → process of the cluster that listens there; none does where kube-proxy has its rules alone
 PORTS = {
     Ports.apiserver: "kube-apiserver",
     Ports.etcd: "etcd",
@@ -36,14 +37,6 @@ def check_machine() -> None:
         raise Refusal("the local cluster needs root: run it again with sudo")
 
 
-def check_tools() -> None:
-    """Refuse when a tool that no Debian package brings is missing."""
-    if shutil.which("go") is None:
-        raise Refusal(
-            "go is missing: install Go 1.26 or newer (https://go.dev/dl) and put it on PATH"
-        )
-
-
 def check_space(*directories: Path, needed: int = FREE_BYTES) -> None:
     for directory in directories:
         existing = next(path for path in (directory, *directory.parents) if path.exists())
@@ -55,9 +48,9 @@ def check_space(*directories: Path, needed: int = FREE_BYTES) -> None:
             )
 
 
-def check_ports(daemons: Daemons) -> None:
-    """Refuse when somebody else listens on a port of the cluster."""
-    for port, owner in PORTS.items():
+def check_ports(daemons: Daemons, ports: Mapping[int, str] = PORTS) -> None:
+    """Refuse when somebody else listens on one of the ports; those of the cluster by default."""
+    for port, owner in ports.items():
         listener = find_listener(port)
         if listener is None:
             continue

@@ -42,6 +42,21 @@ class Record:
     def is_alive(self) -> bool:
         return self.boot == _read_boot_id() and _read_start(self.pid) == self.started
 
+    def send(self, number: signal.Signals) -> None:
+        """Signal just this process; nothing happens when it has ended, whoever got its pid."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            # The descriptor holds one process: the check is still true when the signal is sent.
+            if self.is_alive():
+                signal.pidfd_send_signal(descriptor, number)
+        except ProcessLookupError:
+            return
+        finally:
+            os.close(descriptor)
+
 
 class Daemons:
     """The processes of one directory."""
@@ -106,9 +121,9 @@ class Daemons:
         if record is None:
             return
         if self.is_alive(name):
-            os.kill(record.pid, signal.SIGKILL if kill else signal.SIGTERM)
+            record.send(signal.SIGKILL if kill else signal.SIGTERM)
             if not self._wait_for_end(name, grace):
-                os.kill(record.pid, signal.SIGKILL)
+                record.send(signal.SIGKILL)
                 self._wait_for_end(name, grace)
         self._wait_for_child(record.pid)
         (self.records / f"{name}.json").unlink(missing_ok=True)

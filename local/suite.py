@@ -6,9 +6,11 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from local.binaries import ensure_go_tool, ensure_kube
+from local.cluster import ensure_binaries
 from local.environment import ensure_environment
 from local.errors import Refusal
 from local.images import build_all
@@ -23,21 +25,27 @@ SCRIPTS = ("local/up", "local/down", "local/test", "local/python", ".ci/run")
 
 @dataclass(frozen=True)
 class Part:
-    """Tests that are named together; `needs_release` ones run against a release of their own."""
+    """Tests that are named together; `needs_release` ones run against a release of their own.
+
+    Files of a part with several `workers` run beside each other.
+    """
 
     paths: str
     needs_release: bool = False
     is_long: bool = False
+    workers: int = 1
 
 
 PARTS = {
     "unit": Part("tests/test_*.py"),
     "chart": Part("tests/chart"),
-    "hub": Part("tests/hub"),
+    "hub": Part("tests/hub", workers=2),
     "images": Part("tests/images"),
     "cluster": Part("tests/cluster", needs_release=True),
     "browser": Part("tests/browser", needs_release=True),
-    "bench": Part("tests/bench/*.py", needs_release=True, is_long=True),
+    "bench": Part("tests/bench/*.py", is_long=True),
+    # Takes the machine's one cluster down and starts it again: nothing may run beside it.
+    "life": Part("tests/life", is_long=True),
 }
 
 
@@ -73,25 +81,37 @@ def run_suite(named: Sequence[str], *, long: bool, progress: Progress) -> int:
     if "unit" in parts:
         _lint(python, progress)
     counts = Counts()
-    early = [name for name in parts if not PARTS[name].needs_release]
-    late = [name for name in parts if PARTS[name].needs_release]
-    for name in early:
+    for needs_release, names in groupby(parts, key=lambda name: PARTS[name].needs_release):
+        if not counts.failed:
+            run = run_with_release if needs_release else run_alone
+            counts += run(list(names), python, progress)
+    progress.say("every part that was to run has run" if not counts.failed else "stopped there")
+    print(counts, flush=True)
+    return 1 if counts.failed or not counts.passed else 0
+
+
+def run_alone(names: Sequence[str], python: Path, progress: Progress) -> Counts:
+    """Run parts until one fails."""
+    counts = Counts()
+    for name in names:
         _prepare(name, progress)
         counts += run_part(name, python, {}, progress)
         if counts.failed:
             break
-    if late and not counts.failed:
-        if "browser" in late:
-            ensure_packages("debian-browser", progress)
-        with trial_release(progress) as release:
-            environment = make_test_environment(release)
-            for name in late:
-                counts += run_part(name, python, environment, progress)
-                if counts.failed:
-                    break
-    progress.say("every part that was to run has run" if not counts.failed else "stopped there")
-    print(counts, flush=True)
-    return 1 if counts.failed or not counts.passed else 0
+    return counts
+
+
+def run_with_release(names: Sequence[str], python: Path, progress: Progress) -> Counts:
+    """Run parts against one release until one fails."""
+    counts = Counts()
+    if "browser" in names:
+        ensure_packages("debian-browser", progress)
+    with trial_release(progress) as release:
+        for name in names:
+            counts += run_part(name, python, make_test_environment(release), progress)
+            if counts.failed:
+                break
+    return counts
 
 
 def run_part(name: str, python: Path, environment: Mapping[str, str], progress: Progress) -> Counts:
@@ -105,6 +125,8 @@ def run_part(name: str, python: Path, environment: Mapping[str, str], progress: 
             return _run_benches(files, python, variables, progress)
         with tempfile.NamedTemporaryFile(suffix=".xml") as report:
             command = [str(python), "-m", "pytest", "--durations=5", f"--junitxml={report.name}"]
+            if PARTS[name].workers > 1:
+                command += ["--numprocesses", str(PARTS[name].workers), "--dist", "loadfile"]
             command += map(str, files)
             code = subprocess.run(command, env=variables, cwd=CHECKOUT, check=False).returncode
             counts = read_counts(Path(report.name))
@@ -128,7 +150,9 @@ def _prepare(name: str, progress: Progress) -> None:
     if name in ("chart", "hub"):
         ensure_go_tool("helm", progress)
         ensure_kube(progress)
-    if name == "images":
+    if name == "life":
+        ensure_binaries(progress)
+    if name in ("images", "life"):
         check_machine()
         ensure_packages("debian", progress)
         build_all(find_cache(), progress.say)
@@ -155,6 +179,7 @@ def _lint(python: Path, progress: Progress) -> None:
             [tools / "mypy"],
             [tools / "lint-imports"],
             [tools / "shellcheck", *SCRIPTS],
+            [tools / "hadolint", *sorted(CHECKOUT.glob("images/*/Dockerfile"))],
             [helm, "lint", "--quiet", "helm/spectrum", "-f", "local/values.yaml"],
         ]
         for command in commands:

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from local.cgroups import list_pod_processes, remove_cgroups
-from local.cluster import RUNTIME
+from local.firewall import remove_rules
 from local.mounts import unmount_below
-from local.network import remove_network, remove_rules
+from local.network import remove_network
 from local.node import DEVICE_PLUGINS
+from local.owner import check_owner, find_owner, forget_owner
+from local.paths import RUNTIME
 from local.processes import Daemons
 from local.progress import Progress
 
@@ -22,7 +24,11 @@ CACHE_PARTS = ("bin", "images", "venv")
 
 
 def stop_cluster(state: Path, progress: Progress) -> None:
-    """Stop every process and container and unmount; data, images and builds stay."""
+    """Stop every process and container and unmount; data, images and builds stay.
+
+    The cluster of another state directory is left alone: a Refusal.
+    """
+    check_owner(state)
     daemons = Daemons(state)
     with progress.step("stopping the cluster") as step:
         # Nothing starts containers anew once the kubelet has gone.
@@ -38,7 +44,8 @@ def stop_cluster(state: Path, progress: Progress) -> None:
         end_processes(list_shims, grace=1)
         step.awaited = "mounts to go"
         unmount_below(state, RUNTIME)
-        remove_rules()
+        remove_rules(of_kubernetes=find_owner() is not None)
+        forget_owner()
 
 
 def purge(state: Path, cache: Path, progress: Progress) -> None:

@@ -5,16 +5,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from local.cluster import Cluster
+from local.errors import Refusal
 from local.lock import hold_lock
 from local.paths import CHECKOUT, find_state
-from local.preflight import check_machine
+from local.preflight import check_machine, check_ports
 from local.processes import Daemons
 from local.progress import Progress
 from local.release import Release
+from local.snapshot import name_changes, take_snapshot
 from local.up import DEMO_VALUES, install_demo, load_images, make_release, start_cluster
 
 NAMESPACE = "spectrum-test"
-URL = "http://127.0.0.1:30081/"
+NODE_PORT = 30081
+URL = f"http://127.0.0.1:{NODE_PORT}/"
 TEST_VALUES = CHECKOUT / "tests" / "cluster" / "values.yaml"
 
 
@@ -22,8 +25,9 @@ TEST_VALUES = CHECKOUT / "tests" / "cluster" / "values.yaml"
 def trial_release(progress: Progress) -> Iterator[Release]:
     """Install the chart for the length of the block, and leave nothing of it.
 
-    A cluster that is down is started as `local/up` does, and goes on afterwards. The demo of one
-    that runs is left as it is.
+    A cluster that is down is started as `local/up` does, one without the demo gets it, and both go
+    on afterwards. A demo that runs is left as it is: when anything of it has changed by the end of
+    the block, that is a Refusal, since no release may touch another.
     """
     check_machine()
     with hold_lock(find_state() / "trial-lock", progress):
@@ -31,12 +35,18 @@ def trial_release(progress: Progress) -> Iterator[Release]:
         release = make_release(cluster, NAMESPACE)
         if release.find_status() is not None:
             release.remove(progress)  # of a run that was killed
+        demo = make_release(cluster)
+        before = take_snapshot(demo.kubectl, demo.namespace)
         try:
             release.install([DEMO_VALUES, images, TEST_VALUES], progress)
             release.wait_until_ready(progress)
             yield release
         finally:
             release.remove(progress)
+        changes = name_changes(before, take_snapshot(demo.kubectl, demo.namespace))
+        if changes:
+            found = "; ".join(changes)
+            raise Refusal(f"release {demo.namespace} did not stay as it was: {found}")
 
 
 def make_test_environment(release: Release) -> Mapping[str, str]:
@@ -51,9 +61,10 @@ def _start(progress: Progress) -> tuple[Cluster, Path]:
     """Return the running cluster and the file of values that name the images loaded into it."""
     state = find_state()
     with hold_lock(state / "lock", progress):
+        check_ports(Daemons(state), {NODE_PORT: ""})
         was_up = Daemons(state).is_alive("kube-apiserver")
         cluster = start_cluster(progress)
         images = load_images(cluster, progress)
-        if not was_up:
+        if not was_up or make_release(cluster).find_status() is None:
             install_demo(cluster, [], images, progress)
     return cluster, images

@@ -14,6 +14,7 @@ from local.commands import run
 from local.errors import Refusal
 from local.images import REPOSITORY, build_all
 from local.kubectl import Kubectl
+from local.owner import check_owner
 from local.packages import ensure_packages
 from local.paths import CHECKOUT, find_cache, find_state
 from local.preflight import (
@@ -22,11 +23,11 @@ from local.preflight import (
     check_machine,
     check_ports,
     check_space,
-    check_tools,
 )
 from local.processes import Daemons
 from local.progress import Progress
 from local.release import Release, make_image_values
+from local.toolchain import check_go
 
 DEMO_VALUES = CHECKOUT / "local" / "values.yaml"
 ADDRESS = f"http://127.0.0.1:{NODE_PORT}/"
@@ -45,7 +46,8 @@ def start_cluster(progress: Progress, *, gpu_taint: bool | None = None) -> Clust
     """Start the one-node cluster, or what of it does not run; None leaves the taint as it is."""
     state, cache = find_state(), find_cache()
     check_machine()
-    check_tools()
+    check_owner(state)
+    check_go()
     # Most of it is filled by the first start.
     started_before = (state / "kubeconfig").exists()
     check_space(cache, state, needed=FREE_BYTES // 5 if started_before else FREE_BYTES)

@@ -1,16 +1,48 @@
-"""What a start needs to know of teams now: which ones somebody is in, and that one is prepared."""
+"""What decides whether a start may happen: the person's teams of now, the options, the cluster."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
-from spectrum_spawner.profiles import Choice, OptionError
+from spectrum_spawner.choice import Choice, OptionError, choose
+from spectrum_spawner.diagnosis import why_never_fits
+from spectrum_spawner.profiles import Profile
 from spectrum_spawner.refusals import Refusal
 from spectrum_spawner.teams import Team, teams_of
 from spectrum_spawner.views import Views
 
-PATIENCE = 8.0  # seconds, below JupyterHub's slow_spawn_timeout: REST callers get the refusal
+# Seconds that all of it may take: below JupyterHub's slow_spawn_timeout of 10 s, so that REST
+# callers get the refusal.
+PATIENCE = 8.0
 MAX_SERVER_NAME = 253
+
+
+async def admit(
+    views: Views,
+    options: Mapping[str, Any],
+    *,
+    server: str,
+    groups: Iterable[str],
+    profiles: Mapping[str, Profile],
+    last_team: object,
+) -> Choice:
+    """Authorise one start of `server` for somebody in `groups`, within PATIENCE seconds.
+
+    `options` and `last_team` as in `choice.choose`. The choice's team is prepared. Raises
+    Refusal; creates nothing.
+    """
+    until = asyncio.get_running_loop().time() + PATIENCE
+    try:
+        check_server_name(server)
+        teams = await find_teams(views, groups)
+        choice = choose(options, teams=teams, profiles=profiles, last_team=last_team)
+    except OptionError as error:
+        raise Refusal(str(error), reason="options", status_code=error.status) from error
+    if never := why_never_fits(choice.profile, views.inventory):
+        raise Refusal(never, reason="capacity", status_code=409)
+    return await _wait_prepared(views, choice, until=until)
 
 
 async def find_teams(views: Views, groups: Iterable[str]) -> list[Team]:
@@ -27,7 +59,7 @@ async def find_teams(views: Views, groups: Iterable[str]) -> list[Team]:
     return teams_of(groups, views.teams)
 
 
-async def wait_prepared(views: Views, choice: Choice) -> Choice:
+async def _wait_prepared(views: Views, choice: Choice, *, until: float) -> Choice:
     """The choice with its team once the controller has prepared that; else raises Refusal."""
     name = choice.team.name
 
@@ -35,8 +67,9 @@ async def wait_prepared(views: Views, choice: Choice) -> Choice:
         team = views.teams.get(name)
         return team if team is not None and team.ready and team.namespace else None
 
+    left = max(0.0, until - asyncio.get_running_loop().time())
     try:
-        team = await views.teams.wait(find_prepared, key=name, timeout=PATIENCE)
+        team = await views.teams.wait(find_prepared, key=name, timeout=left)
     except TimeoutError:
         known = views.teams.get(name)
         why = f" ({known.message})" if known is not None and known.message else ""

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from spectrum_spawner.choice import OptionError
 from spectrum_spawner.inventory import Inventory
 from spectrum_spawner.profiles import (
     Image,
-    OptionError,
     Profile,
     allowed_profiles,
     default_profile,

@@ -1,13 +1,10 @@
 """A person's home in a team: made at the first start, compared at every one, never deleted."""
 
-import asyncio
-
 from spectrum_spawner import kube
-from spectrum_spawner.kube import Backoff, Client, NotFound, Object, Refused
+from spectrum_spawner.kube import Client, KubeError, NotFound, Object, Refused
 from spectrum_spawner.owner import Owner
-from spectrum_spawner.refusals import Refusal, is_passing, refusal_of
-
-PASSING_PATIENCE = 20.0  # seconds that a new namespace may take to be complete
+from spectrum_spawner.patience import Patience
+from spectrum_spawner.refusals import Refusal, refusal_of
 
 
 async def ensure_home(client: Client, manifest: Object, *, namespace: str) -> None:
@@ -16,15 +13,8 @@ async def ensure_home(client: Client, manifest: Object, *, namespace: str) -> No
     owner = Owner.of(manifest)
     try:
         claim = await _create_if_absent(client, path, manifest)
-    except Refused as error:
+    except (Refused, NotFound) as error:
         raise refusal_of(error, team=owner.team, what="your home volume") from error
-    except NotFound as error:
-        raise Refusal(
-            f"The namespace of team {owner.team} does not exist: ask a cluster administrator.",
-            reason="namespace",
-            status_code=409,
-            log_message=str(error),
-        ) from error
     if Owner.of(claim) != owner:
         raise Refusal(
             f"A volume named {claim['metadata']['name']} that belongs to somebody else is in the "
@@ -42,13 +32,10 @@ async def ensure_home(client: Client, manifest: Object, *, namespace: str) -> No
 
 
 async def _create_if_absent(client: Client, path: str, manifest: Object) -> Object:
-    loop = asyncio.get_running_loop()
-    backoff, until = Backoff(), loop.time() + PASSING_PATIENCE
+    patience = Patience()
     while True:
         try:
-            claim, _ = await kube.persist(lambda: client.create_if_absent(path, manifest))
+            claim, _ = await client.create_if_absent(path, manifest)
             return claim
-        except Refused as error:
-            if not is_passing(error) or loop.time() > until:
-                raise
-            await asyncio.sleep(backoff.next())
+        except KubeError as error:
+            await patience.wait(error)

@@ -15,7 +15,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 import aiohttp
@@ -136,6 +136,14 @@ async def persist(call: Callable[[], Awaitable[R]], *, tries: int | None = None)
             await asyncio.sleep(backoff.next(at_least=error.retry_after))
 
 
+class Parts(TypedDict, total=False):
+    """What a request may have besides method and path; the content type is JSON by default."""
+
+    query: Mapping[str, str] | None
+    body: Object
+    content_type: str
+
+
 class Client:
     """A connection pool to one API server, without a limit on connections.
 
@@ -226,16 +234,12 @@ class Client:
         method: str,
         path: str,
         *,
-        query: Mapping[str, str] | None = None,
-        body: Object | None = None,
-        content_type: str = "application/json",
         timeout: float = TIMEOUT,
+        **parts: Unpack[Parts],
     ) -> Object:
         """One request and its whole answer; raises a KubeError."""
         limits = aiohttp.ClientTimeout(total=timeout)
-        async with self.stream(
-            method, path, query=query, body=body, content_type=content_type, timeout=limits
-        ) as response:
+        async with self.stream(method, path, timeout=limits, **parts) as response:
             return json.loads(await response.read())
 
     @asynccontextmanager
@@ -244,19 +248,18 @@ class Client:
         method: str,
         path: str,
         *,
-        query: Mapping[str, str] | None = None,
-        body: Object | None = None,
-        content_type: str = "application/json",
         timeout: aiohttp.ClientTimeout,
+        **parts: Unpack[Parts],
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer to one request while it comes in; raises a KubeError, also in the body."""
+        content_type = parts.get("content_type", "application/json")
         try:
             response = await self._api.call_api(
                 path,
                 method,
-                query_params=list((query or {}).items()),
+                query_params=list((parts.get("query") or {}).items()),
                 header_params={"Accept": "application/json", "Content-Type": content_type},
-                body=body,
+                body=parts.get("body"),
                 auth_settings=["BearerToken"],
                 _preload_content=False,
                 _request_timeout=timeout,

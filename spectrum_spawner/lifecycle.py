@@ -2,18 +2,21 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from spectrum_spawner.answering import wait_for_answer
+from spectrum_spawner.choice import Choice
 from spectrum_spawner.diagnosis import ExitStatus, why_ended
 from spectrum_spawner.homes import ensure_home
 from spectrum_spawner.kube import Object
 from spectrum_spawner.pods import Pod
-from spectrum_spawner.profiles import Choice
 from spectrum_spawner.progress import Journal, narrate
 from spectrum_spawner.refusals import Refusal
 from spectrum_spawner.server_pod import ServerPod
 from spectrum_spawner.views import Views
+
+CLEANUP_TIME = 10.0  # seconds of a start that are kept for its end, should it fail
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +30,21 @@ class Start:
     find_url: Callable[[Pod], str]
 
     async def run(
-        self, *, claim: Object, manifest: Object, timeout: float, http_timeout: float
+        self,
+        *,
+        claim: Object,
+        manifest: Object,
+        until: float,
+        http_timeout: float,
     ) -> Pod:
-        """The pod once the server answers. Raises Refusal, and then the pod is confirmed gone.
+        """The pod once the server answers. Raises Refusal, with the pod gone or being deleted.
 
-        `timeout` (seconds) is for all of it. Cancelled, it leaves the pod to whoever stops it.
+        It returns or raises before `until` (of the loop's clock). A pod that is not gone by then
+        is left to whoever gets the Refusal: `ServerPod.delete` waits for the rest. Cancelled, it
+        leaves the pod to the same.
         """
+        left = until - asyncio.get_running_loop().time()
+        timeout = max(left - CLEANUP_TIME, left / 2)
         try:
             async with asyncio.timeout(timeout) as whole:
                 self._tell_home()
@@ -44,14 +56,14 @@ class Start:
                 await self._wait_answering(ready, http_timeout)
                 return ready
         except TimeoutError:
-            await self._give_up()
+            await self._give_up(until)
             raise Refusal(
                 f"The cluster did not answer within {timeout:.0f} seconds: try again later.",
                 reason="unreachable",
                 status_code=503,
             ) from None
         except Exception:
-            await self._give_up()
+            await self._give_up(until)
             raise
 
     def _tell_home(self) -> None:
@@ -107,16 +119,19 @@ class Start:
         seen = self.pod.seen
         return why_ended(seen) if seen is not None else "its pod was deleted"
 
-    async def _give_up(self) -> None:
+    async def _give_up(self, until: float) -> None:
+        """End the pod, but not at any price: too late nobody would be told why."""
         if self.pod.may_exist:
             self.journal.tell(95, "Cleaning up")
-            await self.pod.delete()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until - 1):
+                    await self.pod.delete()
 
 
 async def find_end(pod: ServerPod) -> ExitStatus | None:
     """How a server ended; None while it runs and whenever nobody knows."""
     seen = pod.seen
-    if seen is not None and seen.ended:
+    if seen is not None and seen.ended and not pod.is_ending:
         await pod.discard(seen)
         return ExitStatus(seen.exit_code, why_ended(seen))
     return ExitStatus(None, "its pod was deleted") if await pod.is_gone() else None

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from spectrum_spawner import names, storage
+from spectrum_spawner.choice import Choice
+from spectrum_spawner.conditions import find_condition
 from spectrum_spawner.owner import Owner
-from spectrum_spawner.profiles import Choice, Profile
+from spectrum_spawner.profiles import Profile
 
 CONTAINER = "notebook"
 USER_ID = 1000
@@ -52,7 +54,7 @@ def trim(obj: Mapping[str, Any]) -> Pod:
     )
     state = container.get("state") or {}
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
-    scheduled = _condition(status, "PodScheduled")
+    scheduled = find_condition(status, "PodScheduled")
     phase = status.get("phase") or "Pending"
     return Pod(
         name=metadata["name"],
@@ -203,10 +205,6 @@ def _quantities(cpu: float | None, memory: int | None) -> dict[str, str]:
     if memory is not None:
         found["memory"] = str(memory)
     return found
-
-
-def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    return next((c for c in status.get("conditions") or [] if c.get("type") == kind), {})
 
 
 def _text(part: Mapping[str, Any], *, longest: int = 400) -> str:

@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
+from spectrum_spawner.choice import Choice
 from spectrum_spawner.inventory import Inventory
 from spectrum_spawner.pods import Pod
-from spectrum_spawner.profiles import Choice
 from spectrum_spawner.views import Views
 
 EVENTS_AFTER = 2.0  # seconds: events cost requests, and most starts are over by then

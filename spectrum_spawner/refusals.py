@@ -4,16 +4,11 @@ import re
 
 from jupyterhub.spawner import SpawnException
 
-from spectrum_spawner.kube import Refused
+from spectrum_spawner.kube import NotFound, Refused
 
 _QUOTA = re.compile(
     r"exceeded quota: (?P<quota>[^,]+), requested: (?P<requested>.+), "
     r"used: (?P<used>.+), limited: (?P<limited>.+)"
-)
-# A namespace that was made a moment ago: each of these passes by itself.
-_PASSING = (
-    re.compile(r"error looking up service account|serviceaccount .* not found"),
-    re.compile(r"status unknown for quota|unable to get quota|quota evaluation timed out"),
 )
 
 
@@ -37,13 +32,11 @@ class Refusal(SpawnException):
         self.jupyterhub_message = sentence
 
 
-def is_passing(error: Refused) -> bool:
-    """Whether a refusal says that a new namespace is not complete yet."""
-    return error.status == 403 and any(found.search(error.message) for found in _PASSING)
-
-
-def refusal_of(error: Refused, *, team: str, what: str) -> Refusal:
-    """The sentence for what the API server refused; `what` is e.g. `your server`."""
+def refusal_of(error: Refused | NotFound, *, team: str, what: str) -> Refusal:
+    """The sentence for a creation that the API server refused; `what` is e.g. `your server`."""
+    if isinstance(error, NotFound):
+        sentence = f"The namespace of team {team} does not exist: ask a cluster administrator."
+        return Refusal(sentence, reason="namespace", status_code=409, log_message=str(error))
     quota = _QUOTA.search(error.message)
     if error.status == 403 and quota:
         return Refusal(

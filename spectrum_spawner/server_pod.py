@@ -24,12 +24,12 @@ from spectrum_spawner.kube import (
     Unreachable,
 )
 from spectrum_spawner.owner import Owner
+from spectrum_spawner.patience import Patience
 from spectrum_spawner.pods import Pod, trim
-from spectrum_spawner.refusals import Refusal, is_passing, refusal_of
+from spectrum_spawner.refusals import Refusal, refusal_of
 from spectrum_spawner.watch import View
 
 POST_TIMEOUT = 60.0  # seconds; a slow answer is no reason to ask twice, the view tells earlier
-PASSING_PATIENCE = 20.0  # seconds that a new namespace may take to be complete
 STUCK_PATIENCE = 25.0  # seconds that a failing pull and the like may still turn out well
 LATE_POST = 10.0  # seconds in which a request without an answer may still take effect
 CONFIRM = 5.0  # seconds to wait for the view before the API server is asked again
@@ -62,6 +62,8 @@ class ServerPod:
         self._client = client
         self._view = view
         self._unanswered = may_exist
+        self._was_seen = False
+        self._is_to_go = False
         self._is_gone = False
 
     @property
@@ -84,7 +86,20 @@ class ServerPod:
     def seen(self) -> Pod | None:
         """The pod as the view has it; None also while the view does not know."""
         pod = self._view.get(self.name)
-        return pod if pod is not None and self._is_ours(pod) else None
+        if pod is None or not self._is_ours(pod):
+            return None
+        self._was_seen = True
+        return pod
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its deletion was asked for: from then on its end is that it is gone."""
+        return self._is_to_go or ((pod := self.seen) is not None and pod.deleting)
+
+    @property
+    def _has_vanished(self) -> bool:
+        """Whether the view had the pod and lost it; one that never had it proves nothing."""
+        return self._view.synced and self.seen is None and self._was_seen
 
     def _is_ours(self, pod: Pod) -> bool:
         if self.uid:
@@ -97,34 +112,26 @@ class ServerPod:
 
     async def create(self, manifest: Object, *, tell: Tell) -> None:
         """Make the pod, exactly once; afterwards `uid` is known. Raises Refusal."""
-        backoff, passing_until = Backoff(), _now() + PASSING_PATIENCE
+        patience = Patience()
         while not self.uid:
             try:
-                await self._post(manifest)
-            except AlreadyExists:
-                if not await self._settle_existing(tell):
-                    await asyncio.sleep(backoff.next())
-            except Conflict:  # two starts met on the quota's counter
-                await asyncio.sleep(backoff.next())
-            except Refused as error:
-                if not is_passing(error) or _now() > passing_until:
-                    raise refusal_of(error, team=self.owner.team, what="your server") from error
-                await asyncio.sleep(backoff.next())
-            except NotFound as error:
-                raise Refusal(
-                    f"The namespace of team {self.owner.team} does not exist: "
-                    "ask a cluster administrator.",
-                    reason="namespace",
-                    status_code=409,
-                    log_message=str(error),
-                ) from error
-            except Unreachable as error:
-                _log.warning(
-                    "pod %s/%s: no answer, trying on: %s", self.namespace, self.name, error
-                )
-                tell(15, "The cluster does not answer; trying again")
-                await asyncio.sleep(backoff.next(at_least=error.retry_after))
-                await self._find_after_silence()
+                await self._try_to_create(manifest, patience, tell)
+            except (Refused, NotFound) as error:
+                raise refusal_of(error, team=self.owner.team, what="your server") from error
+
+    async def _try_to_create(self, manifest: Object, patience: Patience, tell: Tell) -> None:
+        try:
+            await self._post(manifest)
+        except AlreadyExists as error:
+            if not await self._settle_existing(tell):
+                await patience.wait(error)
+        except Unreachable as error:
+            _log.warning("pod %s/%s: no answer, trying on: %s", self.namespace, self.name, error)
+            tell(15, "The cluster does not answer; trying again")
+            await patience.wait(error)
+            await self._find_after_silence()
+        except KubeError as error:
+            await patience.wait(error)
 
     async def _post(self, manifest: Object) -> None:
         """One POST. Its answer or the view tells that the pod is there, whichever is first."""
@@ -226,16 +233,23 @@ class ServerPod:
             )
 
     async def is_gone(self) -> bool:
-        """Whether the API server says that the pod does not exist; False whenever in doubt."""
+        """Whether the API server said that the pod does not exist; False whenever in doubt."""
         if not self._view.synced or self.seen is not None:
             return False
+        try:
+            return await self._ask_gone()
+        except Refused:  # a namespace that is purged takes the hub's rights in it along
+            return self._has_vanished
+        except KubeError as error:
+            _log.warning("pod %s/%s: state unknown: %s", self.namespace, self.name, error)
+            return False
+
+    async def _ask_gone(self) -> bool:
+        """Whether no pod, or another one, has the name now; raises KubeError in doubt."""
         try:
             return not self._is_ours(trim(await self._client.get(self._path)))
         except NotFound:
             return True
-        except KubeError as error:
-            _log.warning("pod %s/%s: state unknown: %s", self.namespace, self.name, error)
-            return False
 
     async def wait_ended(self) -> None:
         """Return once the view has the pod ended or no longer has it."""
@@ -252,6 +266,7 @@ class ServerPod:
 
     async def delete(self) -> None:
         """Return once the pod is confirmed gone, however long the API server is away."""
+        self._is_to_go = True
         backoff, late_until = Backoff(), _now() + LATE_POST
         while not self._is_gone:
             asked = 0.0
@@ -284,20 +299,20 @@ class ServerPod:
 
     async def _delete_once(self) -> bool:
         """One DELETE, and whether the pod is gone by then or soon after."""
-        was_seen = self.seen is not None
         try:
             if not await self._client.delete(self._path, uid=self.uid):
                 return True
-        except Conflict:
-            return True  # the name belongs to another pod already
-        try:
+        except Conflict:  # mostly: the name belongs to another pod already
+            return await self._ask_gone()
+        except Refused:
+            if self._has_vanished:
+                return True
+            raise
+        with suppress(TimeoutError):
             await self._view.wait(
                 lambda: self._view.synced and self.seen is None, key=self.name, timeout=CONFIRM
             )
-        except TimeoutError:
-            return False
-        # a view that had not heard of the pod yet proves nothing by its silence
-        return was_seen
+        return self._has_vanished
 
 
 def _now() -> float:

@@ -19,12 +19,14 @@ from sqlalchemy.orm import object_session
 from traitlets import Dict, Unicode, default
 
 from spectrum_spawner import form, names, storage
-from spectrum_spawner.admission import check_server_name, find_teams, wait_prepared
-from spectrum_spawner.diagnosis import ExitStatus, why_never_fits
+from spectrum_spawner.admission import admit, find_teams
+from spectrum_spawner.choice import Choice, OptionError
+from spectrum_spawner.diagnosis import ExitStatus
 from spectrum_spawner.lifecycle import Start, find_end
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.pods import GROUP_ID, USER_ID, Pod, make_server_pod
-from spectrum_spawner.profiles import Choice, OptionError, Profile, choose, read_profiles
+from spectrum_spawner.profile_values import read_profiles
+from spectrum_spawner.profiles import Profile
 from spectrum_spawner.progress import Journal
 from spectrum_spawner.refusals import Refusal
 from spectrum_spawner.server_pod import ServerPod
@@ -32,7 +34,6 @@ from spectrum_spawner.teams import Team
 from spectrum_spawner.views import Views
 
 SYNC_PATIENCE = 5.0  # seconds that a poll waits for the first list of a view
-CLEANUP_TIME = 10.0  # seconds before start_timeout at which a start gives up by itself
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -146,9 +147,14 @@ class SpectrumSpawner(KubeSpawner):
             self._accepted, teams=self.views.teams, profiles=self.known_profiles
         )
 
+    @property
+    def groups(self) -> list[str]:
+        """Groups that the owner of the server is in now."""
+        return [group.name for group in self.user.groups]
+
     async def find_teams(self) -> list[Team]:
         """Teams that the owner of the server is in now."""
-        return await find_teams(self.views, [group.name for group in self.user.groups])
+        return await find_teams(self.views, self.groups)
 
     async def load_user_options(self) -> None:
         """Authorise what was asked for, for the owner of the server as of now.
@@ -156,24 +162,20 @@ class SpectrumSpawner(KubeSpawner):
         Raises Refusal before anything is created; what JupyterHub stored by then is put back.
         """
         try:
-            check_server_name(self.name)
-            choice = choose(
+            choice = await admit(
+                self.views,
                 self.user_options,
-                teams=await self.find_teams(),
+                server=self.name,
+                groups=self.groups,
                 profiles=self.known_profiles,
                 last_team=self._accepted.get("team"),
             )
-        except OptionError as error:
-            self._store_options(self._accepted)
-            raise Refusal(str(error), reason="options", status_code=error.status) from error
         except Refusal:
             self._store_options(self._accepted)
             raise
         self._accepted = choice.as_options()
         self._store_options(self._accepted)
-        if never := why_never_fits(choice.profile, self.views.inventory):
-            raise Refusal(never, reason="capacity", status_code=409)
-        self._apply(await wait_prepared(self.views, choice))
+        self._apply(choice)
 
     def _store_options(self, options: dict[str, Any]) -> None:
         self.user_options = options
@@ -226,16 +228,20 @@ class SpectrumSpawner(KubeSpawner):
         )
 
     async def start(self) -> str:
-        """Start the pod and return its URL; a failed start ends with the pod confirmed gone."""
+        """Start the pod and return its URL.
+
+        After a failed start JupyterHub calls `stop`, so that it ends with the pod confirmed gone.
+        """
         self._starting, self._ended = True, None
+        until = asyncio.get_running_loop().time() + self.start_timeout
         try:
             await self.load_user_options()
-            return await self._start_pod()
+            return await self._start_pod(until)
         finally:
             self._starting = False
             self._journal.end()
 
-    async def _start_pod(self) -> str:
+    async def _start_pod(self, until: float) -> str:
         choice = self._choice
         assert choice is not None
         pod = self._pod = self._server_pod(team=choice.team.name, start_id=uuid.uuid4().hex)
@@ -251,7 +257,7 @@ class SpectrumSpawner(KubeSpawner):
         ready = await start.run(
             claim=self.get_home_manifest(choice),
             manifest=manifest,
-            timeout=max(self.start_timeout - CLEANUP_TIME, self.start_timeout / 2),
+            until=until,
             http_timeout=self.http_timeout,
         )
         return self._find_url(ready)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spectrum_spawner import names
+from spectrum_spawner.conditions import find_condition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class Team:
         """Read a `Team` object as the API server gives it (a dict); absent parts get defaults."""
         metadata, spec = obj["metadata"], obj.get("spec") or {}
         status = obj.get("status") or {}
-        ready = _condition(status, "Ready")
+        ready = find_condition(status, "Ready")
         home = (spec.get("storage") or {}).get("home") or {}
         usage = (status.get("usage") or {}).get("gpus") or {}
         return cls(
@@ -65,7 +66,3 @@ def teams_of(groups: Iterable[str], teams: Iterable[Team]) -> list[Team]:
     mine = set(groups)
     found = [team for team in teams if team.groups & mine]
     return sorted(found, key=lambda team: (team.display_name.casefold(), team.name))
-
-
-def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    return next((c for c in status.get("conditions") or [] if c.get("type") == kind), {})

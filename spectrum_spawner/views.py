@@ -33,6 +33,7 @@ class Views:
         self.http = aiohttp.ClientSession()
         self._watching = Client()
         self._pods: dict[str, View[Pod]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self.teams: View[Team] = View(
             self._watching,
             kube.collection(
@@ -83,10 +84,22 @@ class Views:
                     f"{names.LABEL_HUB}={self.hub_namespace},"
                     f"{names.LABEL_COMPONENT}={names.COMPONENT_SERVER}"
                 ),
+                on_refused=lambda: self._forget_if_purged(namespace),
             )
             view.start()
             self._pods[namespace] = view
         return self._pods[namespace]
+
+    def _forget_if_purged(self, namespace: str) -> None:
+        """Stop asking about a namespace whose team, pods and rights are all gone."""
+        view = self._pods[namespace]
+        is_left = self.teams.synced and not any(t.namespace == namespace for t in self.teams)
+        if is_left and view.synced and not len(view):
+            _log.info("namespace %s and its team are gone: no longer watched", namespace)
+            del self._pods[namespace]
+            closing = asyncio.get_running_loop().create_task(view.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     def events(
         self, namespace: str, field_selector: str, on_event: Callable[[Object], None]

@@ -51,7 +51,8 @@ class View(Generic[T]):
 
     `trim` turns an object into the record that is kept, and should keep little. `on_change` is
     called with (key, old, new) once a change is in the view; None stands for absent. Of changes
-    that happen while the view cannot watch, only the sum is reported.
+    that happen while the view cannot watch, only the sum is reported. `on_refused` is called
+    each time the API server refuses the view, which then tries again all the same.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class View(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         on_change: Callable[[str, T | None, T | None], None] | None = None,
+        on_refused: Callable[[], None] | None = None,
     ) -> None:
         self.path = path
         self.error = ""
@@ -81,6 +83,7 @@ class View(Generic[T]):
             if value
         }
         self._on_change = on_change
+        self._on_refused = on_refused
         self._objects: dict[str, T] = {}
         self._synced = False
         self._closed = False
@@ -174,6 +177,8 @@ class View(Generic[T]):
                 pause = self._backoff.next()
             except Refused as error:
                 self._mark_stale(str(error))
+                if self._on_refused is not None:
+                    self._on_refused()
                 pause = self._refusals.next()
             except KubeError as error:
                 self._mark_stale(str(error))

@@ -6,8 +6,9 @@ from html.parser import HTMLParser
 import pytest
 
 from spectrum_spawner import form
+from spectrum_spawner.choice import OptionError
 from spectrum_spawner.inventory import GPUs, Inventory
-from spectrum_spawner.profiles import Image, OptionError, Profile
+from spectrum_spawner.profiles import Image, Profile
 from spectrum_spawner.teams import Team
 
 GPU = "nvidia.com/gpu"

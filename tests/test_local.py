@@ -1,6 +1,8 @@
 import io
 import json
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -12,23 +14,28 @@ from unittest.mock import ANY
 import pytest
 
 from local import preflight
+from local.__main__ import make_parser
 from local.addons import make_corefile, make_storage_class
 from local.archive import write_binary_archive
 from local.certificates import Authority, Identity
+from local.cgroups import list_processes
 from local.commands import run
 from local.control_plane import find_free_ports
 from local.errors import Refusal
+from local.firewall import make_removal
 from local.listeners import find_listener
 from local.lock import hold_lock
-from local.mounts import list_mounts
+from local.mounts import list_mounts, parse_mounts
 from local.network import make_cni_configuration
 from local.node import find_name_servers, make_resolv_conf
+from local.owner import become_owner, check_owner, find_owner, forget_owner
 from local.paths import CHECKOUT, find_cache, find_state
-from local.preflight import check_machine, check_ports, check_space, check_tools
+from local.preflight import check_machine, check_ports, check_space
 from local.processes import Daemons
 from local.progress import Progress, format_elapsed
 from local.release import is_rolled_out, is_team_ready, make_image_values
 from local.suite import Counts, choose_parts, read_counts
+from local.toolchain import NEEDED, check_go, check_go_version
 from local.versions import find_go_tool, load_versions
 
 SLEEP = ["sleep", "600"]
@@ -64,6 +71,49 @@ def test_the_go_module_of_kube_pins_what_versions_toml_says():
 def test_a_tool_of_a_module_root_is_the_module():
     assert find_go_tool("coredns").import_paths == ["github.com/coredns/coredns"]
     assert find_go_tool("helm").import_paths == ["helm.sh/helm/v3/cmd/helm"]
+
+
+def test_the_go_that_is_asked_for_is_the_one_of_the_go_modules():
+    asked = {
+        line.split()[1]
+        for module in CHECKOUT.glob("local/go/*/go.mod")
+        for line in module.read_text().splitlines()
+        if line.startswith("go ")
+    }
+    assert asked == {".".join(map(str, (*NEEDED, 0)))}
+
+
+# the command line
+
+
+def test_files_are_named_from_the_directory_that_the_caller_is_in(tmp_path):
+    for name in ("my-cluster", "my-values.yaml"):
+        (tmp_path / name).touch()
+    # A module of that directory is none of ours.
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')")
+    ended = subprocess.run(
+        [
+            CHECKOUT / "local/up",
+            "--kubeconfig=my-cluster",
+            "--values=my-values.yaml",
+            "--gpu-taint",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "local/up: --gpu-taint and --cluster-only are for the local cluster alone\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"), [([], None), (["--gpu-taint"], True), (["--no-gpu-taint"], False)]
+)
+def test_the_gpu_taint_stays_as_it_is_unless_told(words, wanted):
+    assert make_parser().parse_args(["up", *words]).gpu_taint is wanted
 
 
 # paths
@@ -160,6 +210,14 @@ def test_a_process_that_got_the_pid_of_a_recorded_one_is_never_stopped(daemons, 
     assert daemons.is_alive("sleeper") is True
 
 
+def test_a_signal_to_a_process_that_has_ended_goes_nowhere(daemons):
+    daemons.ensure("sleeper", SLEEP)
+    record = daemons.find_record("sleeper")
+    daemons.stop("sleeper", kill=True)
+    record.send(signal.SIGTERM)
+    assert record.is_alive() is False
+
+
 def test_a_command_that_ends_at_once_leaves_its_message(daemons):
     daemons.ensure("sleeper", ["no-such-command"])
     with Progress(Terminal()).step("waiting") as step:
@@ -216,8 +274,40 @@ def test_another_architecture_is_refused(monkeypatch):
 
 def test_a_missing_go_is_named_with_the_way_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refusal, match=r"^go is missing: install Go .*https://go.dev/dl"):
-        check_tools()
+    with pytest.raises(Refusal) as refusal:
+        check_go()
+    assert str(refusal.value) == (
+        "go is missing: install Go 1.26 or newer (https://go.dev/dl) and put it on PATH"
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "toolchain", "found"),
+    [
+        ("go1.19.8", "", "1.19: install Go"),
+        ("go1.24.4", "local", "1.24 with GOTOOLCHAIN=local: set GOTOOLCHAIN=auto, or install Go"),
+        ("go1.25.0", "go1.25.0", "1.25 with GOTOOLCHAIN=go1.25.0: set GOTOOLCHAIN=auto, or"),
+    ],
+)
+def test_a_go_that_is_too_old_is_refused(version, toolchain, found):
+    with pytest.raises(Refusal) as refusal:
+        check_go_version(version, toolchain)
+    assert str(refusal.value).startswith(f"Go 1.26 or newer is needed, and this is {found}")
+
+
+@pytest.mark.parametrize(
+    ("version", "toolchain"),
+    [
+        ("go1.26.8", "local"),
+        ("go1.26rc1", "local"),
+        ("go2.0", "local"),
+        ("go1.21.1", "auto"),
+        ("go1.22.0", "go1.22.0+auto"),
+        ("devel +a1b2c3", ""),
+    ],
+)
+def test_a_go_that_is_new_enough_or_fetches_one_is_taken(version, toolchain):
+    check_go_version(version, toolchain)
 
 
 def test_a_full_disk_is_refused(tmp_path):
@@ -227,26 +317,41 @@ def test_a_full_disk_is_refused(tmp_path):
     assert "GB free, and 1000000000 GB are needed" in str(refusal.value)
 
 
-def test_a_taken_port_is_named_with_its_holder(monkeypatch, daemons):
+def test_a_taken_port_is_named_with_its_holder(daemons):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        monkeypatch.setattr(preflight, "PORTS", {port: "etcd"})
         command = Path("/proc/self/comm").read_text().strip()
         with pytest.raises(Refusal) as refusal:
-            check_ports(daemons)
+            check_ports(daemons, {port: "etcd"})
     assert str(refusal.value) == (
         f"port {port} is taken by {command} (pid {os.getpid()}): stop it and run again"
     )
 
 
-def test_a_port_of_our_own_process_is_fine(monkeypatch, daemons):
+def test_a_port_of_our_own_process_is_fine(daemons):
     port = find_free_ports().etcd
     server = "import socket,sys,time; s = socket.create_server(('', int(sys.argv[1])))"
     daemons.ensure("etcd", [sys.executable, "-c", f"{server}; time.sleep(600)", str(port)])
-    monkeypatch.setattr(preflight, "PORTS", {port: "etcd"})
     with Progress(Terminal()).step("waiting") as step:
         step.wait_for("the listener", lambda: find_listener(port), timeout=10)
-    check_ports(daemons)
+    check_ports(daemons, {port: "etcd"})
+
+
+def test_the_machines_cluster_is_left_to_the_state_directory_that_it_is_of(tmp_path):
+    note = tmp_path / "run" / "owner"
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    check_owner(other, note)
+    become_owner(mine, note)
+    check_owner(mine, note)
+    with pytest.raises(Refusal) as refusal:
+        check_owner(other, note)
+    assert str(refusal.value) == (
+        f"this machine has one cluster, and its state is in {mine}: set SPECTRUM_STATE={mine}, "
+        f"or stop it with SPECTRUM_STATE={mine} local/down"
+    )
+    forget_owner(note)
+    check_owner(other, note)
+    assert find_owner(note) is None
 
 
 def test_a_second_command_says_that_it_waits_for_the_first(tmp_path):
@@ -283,7 +388,8 @@ def test_an_unknown_part_is_refused_in_one_line():
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        "local/test: no part units; there are unit, chart, hub, images, cluster, browser, bench\n"
+        "local/test: no part units; there are unit, chart, hub, images, cluster, browser, bench, "
+        "life\n"
     )
 
 
@@ -353,6 +459,88 @@ def test_mounts_are_listed_with_their_type():
     assert (Path("/proc"), "proc") in list_mounts()
 
 
+def test_the_path_of_a_mount_may_hold_any_character():
+    table = (
+        "36 35 0:31 / /proc rw,nosuid - proc proc rw\n"
+        "37 35 0:32 / /srv/Jürgen\\040Groß\\134x rw shared:1 - ext4 /dev/sda1 rw\n"
+    )
+    assert parse_mounts(table.encode()) == [
+        (Path("/proc"), "proc"),
+        (Path("/srv/Jürgen Groß\\x"), "ext4"),
+    ]
+
+
+# what down takes away
+
+
+def test_processes_are_listed_while_their_groups_vanish(tmp_path):
+    (tmp_path / "cgroup.procs").write_text("1\n2\n")
+    done = threading.Event()
+
+    def come_and_go():
+        while not done.is_set():
+            group = tmp_path / "pod" / "container"
+            group.mkdir(parents=True)
+            (group / "cgroup.procs").write_text("3\n")
+            shutil.rmtree(tmp_path / "pod")
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        found = [list_processes(tmp_path) for _ in range(500)]
+    finally:
+        done.set()
+        thread.join(timeout=10)
+    assert all({1, 2} <= pids <= {1, 2, 3} for pids in found)
+
+
+def test_a_group_that_is_not_there_holds_no_process(tmp_path):
+    assert list_processes(tmp_path / "spectrum") == set()
+
+
+SAVED = r"""# Generated by iptables-save
+*filter
+:INPUT ACCEPT [9:540]
+:KUBE-FIREWALL - [0:0]
+:MINE - [0:0]
+-A INPUT -m comment --comment "not KUBE- but mine" -j MINE
+-A INPUT -j KUBE-FIREWALL
+-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -j DROP
+COMMIT
+*nat
+:POSTROUTING ACCEPT [9:540]
+:CNI-46614300216f119a0c516333 - [0:0]
+:CNI-ffffffffffffffffffffffff - [0:0]
+-A POSTROUTING -s 10.231.0.2/32 -m comment --comment "name: \"spectrum\" id: \"7d\"" -j CNI-46614300216f119a0c516333
+-A POSTROUTING -s 10.88.0.2/32 -m comment --comment "name: \"podman\" id: \"8e\"" -j CNI-ffffffffffffffffffffffff
+-A CNI-46614300216f119a0c516333 ! -d 224.0.0.0/4 -m comment --comment "name: \"spectrum\" id: \"7d\"" -j MASQUERADE
+-A CNI-ffffffffffffffffffffffff ! -d 224.0.0.0/4 -m comment --comment "name: \"podman\" id: \"8e\"" -j MASQUERADE
+COMMIT
+# Completed
+"""  # noqa: E501 (as iptables-save prints it)
+REMOVAL_OF_NETWORK = r"""*nat
+-D POSTROUTING -s 10.231.0.2/32 -m comment --comment "name: \"spectrum\" id: \"7d\"" -j CNI-46614300216f119a0c516333
+-F CNI-46614300216f119a0c516333
+-X CNI-46614300216f119a0c516333
+COMMIT
+"""  # noqa: E501 (as iptables-restore takes it)
+REMOVAL_OF_KUBERNETES = """*filter
+-D INPUT -j KUBE-FIREWALL
+-F KUBE-FIREWALL
+-X KUBE-FIREWALL
+COMMIT
+"""
+
+
+def test_rules_of_other_software_stay():
+    assert make_removal(SAVED, of_kubernetes=False) == REMOVAL_OF_NETWORK
+    assert make_removal(SAVED, of_kubernetes=True) == REMOVAL_OF_KUBERNETES + REMOVAL_OF_NETWORK
+
+
+def test_where_nothing_of_ours_is_nothing_is_removed():
+    assert make_removal("*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n", of_kubernetes=True) == ""
+
+
 def test_image_values_name_each_build():
     references = {
         "hub": "localhost/spectrum/hub:1",
@@ -419,7 +607,7 @@ def test_a_team_is_ready_once_its_newest_version_is_reconciled(status, ready):
 def test_parts_run_the_cheapest_first_and_long_ones_only_when_asked_for():
     every_day = ["unit", "chart", "hub", "images", "cluster", "browser"]
     assert choose_parts([], long=False) == every_day
-    assert choose_parts([], long=True) == [*every_day, "bench"]
+    assert choose_parts([], long=True) == [*every_day, "bench", "life"]
     assert choose_parts(["bench", "unit"], long=False) == ["unit", "bench"]
 
 

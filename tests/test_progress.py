@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from spectrum_spawner.choice import Choice
 from spectrum_spawner.diagnosis import ExitStatus, why_ended, why_hopeless, why_never_fits
 from spectrum_spawner.inventory import GPUs, Inventory
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.pods import Pod
-from spectrum_spawner.profiles import Choice, Image, Profile
+from spectrum_spawner.profiles import Image, Profile
 from spectrum_spawner.progress import Journal, describe_event, describe_pod
 from spectrum_spawner.teams import Team
 

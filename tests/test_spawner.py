@@ -7,10 +7,10 @@ import kubespawner.spawner
 import pytest
 
 from spectrum_spawner import kube
+from spectrum_spawner.choice import Choice
 from spectrum_spawner.kube import Refused
 from spectrum_spawner.owner import Owner
-from spectrum_spawner.profiles import Choice
-from spectrum_spawner.refusals import Refusal, is_passing, refusal_of
+from spectrum_spawner.refusals import Refusal, refusal_of
 from spectrum_spawner.spawner import SpectrumSpawner
 from spectrum_spawner.teams import Team
 from spectrum_spawner.views import Views
@@ -253,18 +253,6 @@ def test_what_the_api_server_refuses_is_said_in_one_sentence(
         409,
     )
     assert str(error) in refusal.log_message
-    assert not is_passing(error)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "error looking up service account x/spectrum-server: serviceaccount not found",
-        "status unknown for quota: spectrum, resources: pods",
-    ],
-)
-def test_a_namespace_that_is_not_complete_yet_is_waited_for(message: str) -> None:
-    assert is_passing(Refused(FORBIDDEN + message, status=403, reason="Forbidden"))
 
 
 def test_a_refusal_is_no_fault_of_the_hub() -> None:

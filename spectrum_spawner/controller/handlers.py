@@ -131,6 +131,9 @@ def make_registry(controller: Controller) -> kopf.OperatorRegistry:
         settings.scanning.disabled = True  # one kind, in one namespace, known beforehand
         settings.watching.server_timeout = 300
         settings.networking.error_backoffs = itertools.repeat(5)  # an outage is sat out
+        # kopf's watch has been seen to survive its own cancellation and go on reconnecting; the
+        # next controller finds everything in the cluster, so nothing is lost with this one
+        settings.process.ultimate_exiting_timeout = 10
         await controller.start()
 
     @kopf.on.cleanup(registry=registry)

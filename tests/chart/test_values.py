@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
-from spectrum_spawner.profiles import ProfileError, read_profiles
+from spectrum_spawner.profile_values import ProfileError, read_profiles
 from tests.chart.helm import ACCEPTED, CHART, Helm, merge
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())

@@ -21,6 +21,13 @@ class Person:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
+    def at(self, url: str) -> "Person":
+        """The same browser, cookies and all, at another hub of this machine."""
+        there = Person(url, self.name)
+        there._session.close()
+        there._session = self._session
+        return there
+
     def sign_in(self, password: str) -> bool:
         """Fill in the sign-in form; whether the hub let the person in."""
         self.visit("login")

@@ -102,6 +102,20 @@ def test_pods_find_services_by_name(run_pod):
     assert run_pod("resolver", code) == "10.96.0.1"
 
 
+def test_what_a_pod_sends_to_a_service_without_pods_stays_on_this_machine(kubectl, run_pod):
+    empty = {"selector": {"test": "nobody"}, "ports": [{"port": 80}]}
+    apply(kubectl, "Service", "empty", empty)
+    code = """
+import socket
+try:
+    socket.create_connection(("empty", 80), timeout=30)
+    print("answered")
+except OSError as error:
+    print(error.strerror)
+"""
+    assert run_pod("caller", code) in ("Connection refused", "No route to host")
+
+
 def test_what_a_pod_writes_to_a_claim_is_there_for_the_next_pod(kubectl, run_pod):
     claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}}
     apply(kubectl, "PersistentVolumeClaim", "shared", claim)
@@ -159,11 +173,22 @@ def test_up_starts_again_just_what_was_killed(kubectl):
     assert (before.keys(), changed) == (after.keys(), {"kube-scheduler"})
 
 
-def test_the_gpu_taint_comes_and_goes_as_told(kubectl):
+@pytest.fixture
+def node_keeps_its_taint(kubectl):
+    """The node is left as it was: with the taint, for a demo on tainted nodes, or without."""
+    before = find_taints(kubectl)
+    yield
+    run_up("--gpu-taint" if before else "--no-gpu-taint")
+    assert find_taints(kubectl) == before
+
+
+def test_the_gpu_taint_comes_and_goes_only_as_told(kubectl, node_keeps_its_taint):
     run_up("--gpu-taint")
     taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     assert find_taints(kubectl) == [taint]
     run_up()
+    assert find_taints(kubectl) == [taint]
+    run_up("--no-gpu-taint")
     assert find_taints(kubectl) == []
 
 

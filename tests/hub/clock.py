@@ -50,10 +50,12 @@ async def wait_until(
 ) -> Any:
     """The first true answer of `condition`; fails after `within` seconds of the loop's clock.
 
-    Asks about all the time, which leaves no waiting to hurry: sleep through long waits first.
+    The longer it lasts, the more seldom it asks: the answer is late by a fiftieth at most, and
+    between two questions there is a wait that can be hurried.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + within
+    begun = loop.time()
+    deadline = begun + within
     while True:
         answer = condition()
         if isawaitable(answer):
@@ -62,4 +64,4 @@ async def wait_until(
             return answer
         if loop.time() > deadline:
             raise AssertionError(f"{what} has not happened within {within:g} s")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(max(0.01, (loop.time() - begun) / 50))

@@ -121,12 +121,13 @@ class Hub:
         for user in self.app.users.values():
             for spawner in user.spawners.values():
                 spawner.stop_polling()
-        await Views.close_shared()
         while self._tasks:
             tasks = list(self._tasks)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        # only now, when nobody is left who would make them anew
+        await Views.close_shared()
         await self.app.http_server.close_all_connections()
         await JupyterHubHTTPClient.loop_instance().close()
         self.app.db.close()

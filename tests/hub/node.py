@@ -136,6 +136,12 @@ async def run(node: NodeStub, pod: dict[str, Any]) -> None:
     await node.report(pod, "Running", {"running": {"startedAt": _now()}})
 
 
+async def crash(node: NodeStub, pod: dict[str, Any]) -> None:
+    """The container ends as soon as it runs."""
+    await node.bind(pod)
+    await node.end(pod, "Error", 1)
+
+
 async def find_no_room(node: NodeStub, pod: dict[str, Any]) -> None:
     """No node has what the pod asks for."""
     condition = {

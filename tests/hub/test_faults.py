@@ -11,10 +11,10 @@ from spectrum_spawner import names
 from spectrum_spawner.inventory import GPUs, Inventory
 from spectrum_spawner.views import Views
 from tests.hub.clock import Clock, wait_until
-from tests.hub.cluster import Cluster
+from tests.hub.cluster import Cluster, find_teams
 from tests.hub.fault_proxy import FaultProxy
 from tests.hub.hub import Hub
-from tests.hub.node import NodeStub, fail_to_pull, find_no_room
+from tests.hub.node import NodeStub, crash, fail_to_pull, find_no_room
 from tests.hub.spawners import FLIGHT, make_spectrum
 from tests.hub.team import Team, admit_hub, revoke_hub
 
@@ -77,7 +77,8 @@ async def test_rights_revoked_for_one_team_stop_no_server_and_heal(
         await asyncio.sleep(40)
     assert await hub.find_spawner("alice").poll() is None
     assert (await hub.start_server("bob", OPS)).status == 201
-    assert (await hub.start_server("bob", FLIGHT, "second")).status in range(400, 600)
+    with clock.hurry(5):
+        assert (await hub.start_server("bob", FLIGHT, "second")).status in range(400, 600)
     await admit_hub(cluster, flight, hub_namespace)
     await cluster.delete(flight.find_pod("alice"), {"gracePeriodSeconds": 0})
     with clock.hurry(10):
@@ -255,6 +256,97 @@ async def test_a_busy_api_server_delays_a_start_and_fails_none(
         assert (await start).status in (201, 202)
         await wait_until(lambda: hub.is_ready("alice"), within=20)
     assert fault_proxy.count(lambda call: call.is_create(flight.pods)) <= 9
+
+
+async def test_two_homes_that_meet_on_the_quotas_counter_are_both_made(
+    hub: Hub, flight: Team, fault_proxy: FaultProxy, cluster: Cluster
+) -> None:
+    claims = f"/api/v1/namespaces/{flight.namespace}/persistentvolumeclaims"
+    fault_proxy.refuse(lambda call: call.is_create(claims), status=409, times=2)
+    assert (await hub.start_server("alice")).status == 201
+    assert [claim["metadata"]["name"] for claim in await cluster.list(claims)] == [
+        names.home_claim("alice")
+    ]
+
+
+async def test_a_conflict_about_another_pod_is_no_proof_that_this_one_is_gone(
+    hub: Hub, flight: Team, fault_proxy: FaultProxy, cluster: Cluster
+) -> None:
+    await hub.start_server("alice")
+    fault_proxy.refuse(lambda call: call.is_delete(flight.pods), status=409)
+    await hub.stop_server("alice")
+    await wait_until(lambda: _is_absent(hub, "alice"), within=10)
+    assert await cluster.list(flight.pods) == []
+
+
+async def test_a_start_has_failed_only_once_its_pod_is_gone(
+    start_hub: Callable[..., Awaitable[Hub]],
+    flight: Team,
+    hub_namespace: str,
+    node: NodeStub,
+    fault_proxy: FaultProxy,
+    cluster: Cluster,
+    clock: Clock,
+) -> None:
+    setup = make_spectrum(hub_namespace)
+    setup.config.Spawner.start_timeout = 30
+    hub = await start_hub(setup)
+    node.play = crash
+    mend = fault_proxy.refuse(lambda call: call.is_delete(flight.pods), status=500, times=None)
+    with clock.hurry(10):
+        assert (await hub.start_server("alice")).status == 202
+        await asyncio.sleep(30)
+        assert await hub.find_server("alice") is not None
+        mend()
+        await asyncio.sleep(10)
+        await wait_until(lambda: _is_absent(hub, "alice"), within=10)
+    assert await cluster.list(flight.pods) == []
+    assert "Your server ended while it was starting" in _read_failure(hub, "alice")
+
+
+async def test_a_failed_start_whose_container_will_not_end_still_says_why(
+    start_hub: Callable[..., Awaitable[Hub]],
+    flight: Team,
+    hub_namespace: str,
+    node: NodeStub,
+    cluster: Cluster,
+    clock: Clock,
+) -> None:
+    setup = make_spectrum(hub_namespace)
+    setup.config.Spawner.start_timeout = 40
+    hub = await start_hub(setup)
+    node.play, node.stop_seconds = fail_to_pull, 40
+    with clock.hurry(10):
+        assert (await hub.start_server("alice")).status == 202
+        await asyncio.sleep(35)
+        assert len(await cluster.list(flight.pods)) == 1
+        await asyncio.sleep(20)
+        await wait_until(lambda: _is_absent(hub, "alice"), within=30)
+    assert "its image cannot be pulled" in _read_failure(hub, "alice")
+    assert await cluster.list(flight.pods) == []
+    assert _count_failures(hub) == 0
+
+
+async def test_a_namespace_that_is_purged_ends_its_servers_and_is_forgotten(
+    hub: Hub,
+    make_team: MakeTeam,
+    fault_proxy: FaultProxy,
+    cluster: Cluster,
+    clock: Clock,
+    hub_namespace: str,
+) -> None:
+    ops = await make_team("ops")
+    await hub.start_server("bob", OPS)
+    await cluster.delete(f"{find_teams(hub_namespace)}/ops")
+    await revoke_hub(cluster, ops)
+    await cluster.delete(ops.find_pod("bob"), {"gracePeriodSeconds": 0})
+    await wait_until(lambda: _is_absent(hub, "bob"), within=10)
+    fault_proxy.cut_watches()
+    await asyncio.sleep(1)
+    fault_proxy.calls.clear()
+    with clock.hurry(30):
+        await asyncio.sleep(90)
+    assert fault_proxy.count(lambda call: call.path == ops.pods) == 0
 
 
 async def _create_pod_like(

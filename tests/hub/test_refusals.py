@@ -4,6 +4,7 @@ Every one is answered with a 4xx and one sentence; nothing is written to Kuberne
 saved for the next start stay as they were, and the hub does not count it as a failure of its own.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
@@ -11,8 +12,9 @@ import pytest
 import pytest_asyncio
 
 from spectrum_spawner import names
-from tests.hub.clock import wait_until
-from tests.hub.cluster import Cluster
+from spectrum_spawner.views import Views
+from tests.hub.clock import Clock, wait_until
+from tests.hub.cluster import Cluster, find_teams
 from tests.hub.fault_proxy import FaultProxy
 from tests.hub.hub import ADMIN_TOKEN, Answer, Hub
 from tests.hub.spawners import FLIGHT, make_spectrum
@@ -112,6 +114,53 @@ async def test_a_start_by_somebody_in_no_team(hub: Hub, refused: Refused) -> Non
 async def test_a_first_start_that_is_refused_saves_no_options(hub: Hub, refused: Refused) -> None:
     await refused(hub.start_server("bob", {"team": "flight", "profile": "nope"}))
     assert not hub.read_options("bob")
+
+
+@pytest_asyncio.fixture
+async def new(hub: Hub, cluster: Cluster, hub_namespace: str) -> dict[str, str]:
+    """Options of alice for a team of hers that the controller has not prepared."""
+    team = {
+        "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
+        "kind": names.TEAM_KIND,
+        "metadata": {"name": "new"},
+        "spec": {"groups": ["flight"]},
+    }
+    await cluster.create(find_teams(hub_namespace), team)
+    views = Views.shared(hub_namespace)
+    await wait_until(lambda: views.teams.get("new") is not None, within=10)
+    return {"team": "new", "profile": "cpu-small"}
+
+
+async def test_a_team_that_is_not_prepared_yet(
+    hub: Hub, refused: Refused, new: dict[str, str], clock: Clock
+) -> None:
+    with clock.hurry(5):
+        message = await refused(hub.start_server("alice", new))
+    assert "Team new is not ready yet" in message
+
+
+async def test_waiting_for_teams_and_for_one_team_ends_before_the_hub_answers(
+    hub: Hub,
+    refused: Refused,
+    new: dict[str, str],
+    fault_proxy: FaultProxy,
+    hub_namespace: str,
+    clock: Clock,
+) -> None:
+    await hub.kill()
+    teams = find_teams(hub_namespace)
+    mend = fault_proxy.refuse(lambda call: call.is_list(teams), status=500, times=None)
+    await hub.start()
+
+    async def start_while_teams_are_unknown() -> Answer:
+        start = asyncio.create_task(hub.start_server("alice", new))
+        await asyncio.sleep(3)
+        mend()
+        return await start
+
+    with clock.hurry(5):
+        message = await refused(start_while_teams_are_unknown())
+    assert "Team new is not ready yet" in message
 
 
 async def test_a_start_of_somebody_elses_server(hub: Hub, refused: Refused) -> None:

@@ -1,0 +1,127 @@
+"""Choice record: the team, profile and image of one start, authorised for who asked for it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spectrum_spawner.profiles import Image, Profile, allowed_profiles, default_profile
+from spectrum_spawner.teams import Team
+
+_OPTIONS = ("team", "profile", "image")
+
+
+class OptionError(ValueError):
+    """What somebody asked for is unknown, malformed or not theirs; one sentence for them.
+
+    `status` is the HTTP status that fits: 400 for nonsense, 403 for somebody else's.
+    """
+
+    def __init__(self, sentence: str, *, status: int = 400) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A start that has been authorised: which team pays, which profile, which image."""
+
+    team: Team
+    profile: Profile
+    image: Image
+
+    def as_options(self) -> dict[str, str]:
+        return {"team": self.team.name, "profile": self.profile.name, "image": self.image.name}
+
+
+def choose(
+    options: Mapping[str, Any],
+    *,
+    teams: Iterable[Team],
+    profiles: Mapping[str, Profile],
+    last_team: object = None,
+) -> Choice:
+    """Authorise one start.
+
+    `options` is what the person sent, `teams` the teams that the *owner of the server* is in
+    now, `last_team` what was saved of the last start and may be anything. Every value is
+    compared whole with what is allowed; nothing is coerced. Raises OptionError; creates nothing.
+    """
+    _check_shape(options)
+    team = _choose_team(options.get("team"), list(teams), last_team)
+    profile = _choose_profile(options.get("profile"), team, profiles)
+    return Choice(team=team, profile=profile, image=_choose_image(options.get("image"), profile))
+
+
+def _check_shape(options: Mapping[str, Any]) -> None:
+    extra = sorted(str(key) for key in options if key not in _OPTIONS)
+    if extra:
+        raise OptionError(
+            f"Unknown option {_quoted(extra)}: a server is chosen by team, profile and image only."
+        )
+    for key, value in options.items():
+        if not isinstance(value, str):
+            raise OptionError(f"Option {key} must be a string, not {type(value).__name__}.")
+
+
+def _choose_team(name: str | None, teams: list[Team], last: object) -> Team:
+    if not teams:
+        raise OptionError(
+            "You are in no team, so there is no place to start a server: "
+            "ask a cluster administrator to add you to one.",
+            status=403,
+        )
+    mine = {team.name: team for team in teams}
+    if name is None:
+        remembered = last if isinstance(last, str) and last in mine else None
+        name = remembered or (teams[0].name if len(teams) == 1 else None)
+    if name is None:
+        raise OptionError(f"Choose a team: you are in {_quoted(mine)}.")
+    if name not in mine:
+        raise OptionError(
+            f"You are not in a team called {_quoted([name])}: yours are {_quoted(mine)}.",
+            status=403,
+        )
+    return mine[name]
+
+
+def _choose_profile(name: str | None, team: Team, profiles: Mapping[str, Profile]) -> Profile:
+    allowed = {profile.name: profile for profile in allowed_profiles(team, profiles)}
+    if not allowed:
+        raise OptionError(
+            f"Team {_quoted([team.name])} may use no profile yet: ask a cluster administrator.",
+            status=403,
+        )
+    if name is None:
+        chosen = default_profile(allowed.values())
+        assert chosen is not None
+        return chosen
+    if name in allowed:
+        return allowed[name]
+    if name in profiles:
+        raise OptionError(
+            f"Profile {_quoted([name])} is not open to team {_quoted([team.name])}: "
+            f"choose one of {_quoted(allowed)}.",
+            status=403,
+        )
+    raise OptionError(f"There is no profile {_quoted([name])}: choose one of {_quoted(allowed)}.")
+
+
+def _choose_image(name: str | None, profile: Profile) -> Image:
+    allowed = {image.name: image for image in profile.images}
+    if name is None:
+        return profile.images[0]
+    if name not in allowed:
+        raise OptionError(
+            f"Profile {_quoted([profile.name])} has no image {_quoted([name])}: "
+            f"choose one of {_quoted(allowed)}."
+        )
+    return allowed[name]
+
+
+def _quoted(words: Iterable[str], *, longest: int = 80) -> str:
+    """Words for a sentence; what a person typed is cut, and control characters do not pass."""
+    shown = []
+    for word in words:
+        clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in word)
+        shown.append(f"“{clean[:longest]}…”" if len(clean) > longest else f"“{clean}”")
+    return ", ".join(shown)

@@ -1,0 +1,160 @@
+"""The life of a local cluster, from killed starts to its purge, in the order of the tests."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.kubectl import Kubectl
+from local.paths import CHECKOUT
+from local.processes import Daemons
+from local.progress import Progress
+from local.release import Release
+from local.up import DEMO_VALUES, answers_health
+from tests.life.machine import Place, read_kernel
+
+pytestmark = pytest.mark.timeout(600)
+
+SECONDS = 60.0  # from a cluster that is down to a demo that answers
+
+
+@pytest.fixture
+def demo(place: Place) -> Release:
+    """The demo, whether it is installed just now or not."""
+    kube, helm = (next(place.cache.glob(f"bin/{name}-*/{name}")) for name in ("kube", "helm"))
+    return Release(helm, Kubectl((str(kube), "kubectl"), place.state / "kubeconfig"))
+
+
+def read_builds(place: Place) -> dict[Path, int]:
+    """All builds of the cache: the path of each, and when it was made."""
+    return {path: path.stat().st_mtime_ns for path in place.cache.rglob("*") if path.is_file()}
+
+
+def read_running(place: Place) -> dict[str, int]:
+    """The pids of the cluster's daemons."""
+    daemons = Daemons(place.state)
+    records = {name: daemons.find_record(name) for name in daemons.list_names()}
+    return {name: record.pid for name, record in records.items() if record and record.is_alive()}
+
+
+def read_versions(release: Release) -> dict[str, str]:
+    """What an upgrade would change: generations of the release's objects and its Helm records."""
+    kinds = "deployments,services,configmaps,secrets,teams.spectrum.dev"
+    objects = release.kubectl.get("-n", release.namespace, kinds)["items"]
+    return {
+        f"{one['kind']} {one['metadata']['name']}": f"{one['metadata']['uid']} "
+        f"{one['metadata'].get('generation', one['metadata']['resourceVersion'])}"
+        for one in objects
+        if one["metadata"]["name"] != "gpu-inventory"
+    }
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "starting the control plane and containerd",
+        "starting the node",
+        "starting DNS and storage",
+        "loading image tensorflow-notebook",
+        "installing the chart as release spectrum",
+        "starting release spectrum",
+    ],
+)
+def test_up_may_be_killed(place: Place, vacant_kernel: dict[str, Any], step: str) -> None:
+    place.run_until(f"{step} …", "up")
+
+
+def test_up_goes_on_where_killed_ones_stopped_and_builds_nothing(
+    place: Place, demo: Release
+) -> None:
+    before = read_builds(place)
+    place.run("up")
+    status, _ = demo.find_status() or ("", "")
+    assert (answers_health(), status) == (True, "deployed")
+    assert read_builds(place) == before
+
+
+def test_up_again_changes_nothing(place: Place, demo: Release) -> None:
+    before = read_running(place), read_versions(demo), read_kernel()["links"]
+    place.run("up")
+    assert (read_running(place), read_versions(demo), read_kernel()["links"]) == before
+
+
+def test_up_goes_on_after_a_helm_that_was_killed_in_its_work(
+    place: Place, demo: Release, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text("auth: {contact: the help desk}")
+    pending = [
+        *(*demo.kubectl.program, *demo.kubectl.make_options(), "-n", demo.namespace, "get"),
+        *("secrets", "-l", "owner=helm,status=pending-upgrade", "--watch-only", "-o", "name"),
+    ]
+    with subprocess.Popen(pending, stdout=subprocess.PIPE) as watch:
+        with place.start("up", "--values", str(other)) as command:
+            watch.stdout.readline()  # type: ignore[union-attr]
+            os.killpg(command.pid, signal.SIGKILL)
+        watch.kill()
+    status, _ = demo.find_status() or ("", "")
+    assert status == "pending-upgrade"
+    place.run("up", "--values", str(other))
+    assert demo.read_values()["auth"]["contact"] == "the help desk"
+
+
+def test_down_stops_and_unmounts_all_and_up_brings_it_back_within_a_minute(
+    place: Place, demo: Release, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret, builds = demo.read_secret(), read_builds(place)
+    place.run("down")
+    assert (place.list_processes(), place.list_mounts()) == ([], [])
+
+    began = time.monotonic()
+    place.run("up")
+    seconds = time.monotonic() - began
+    with capsys.disabled():
+        print(f" up after down: {seconds:.1f} s")
+    assert answers_health()
+    assert seconds <= SECONDS
+    assert read_builds(place) == builds
+    assert demo.read_secret() == secret
+
+
+def test_a_cluster_of_somebodys_own_gets_the_chart(
+    place: Place, demo: Release, tmp_path: Path
+) -> None:
+    """By a kubeconfig whose current context is another, and by files in the caller's directory."""
+    demo.remove(Progress())
+    config = json.loads(demo.kubectl.kubeconfig.read_text())
+    config["contexts"][0]["name"] = "ours"
+    config["clusters"].append({"name": "gone", "cluster": {"server": "https://127.0.0.1:9"}})
+    gone = {"cluster": "gone", "user": config["contexts"][0]["context"]["user"]}
+    config["contexts"].append({"name": "theirs", "context": gone})
+    config["current-context"] = "theirs"
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    (tmp_path / "ours.yaml").write_text("auth: {contact: the help desk}")
+    daemons = read_running(place)
+
+    place.run(
+        *("up", "--kubeconfig", "kubeconfig", "--context", "ours", "--values", str(DEMO_VALUES)),
+        *("--values", str(place.state / "image-values.json"), "--values", "ours.yaml"),
+        cwd=tmp_path,
+    )
+
+    assert answers_health()
+    assert demo.read_values()["auth"]["contact"] == "the help desk"
+    assert read_running(place) == daemons
+
+
+def test_purge_leaves_the_machine_as_it_was(place: Place, vacant_kernel: dict[str, Any]) -> None:
+    foreign = place.cache / "somebody-elses"
+    foreign.write_text("stays")
+    place.run("down", "--purge", cwd=CHECKOUT.parent)
+    assert (place.list_processes(), place.list_mounts(), place.list_files()) == ([], [], [])
+    assert read_kernel() == vacant_kernel
+    assert foreign.read_text() == "stays"
+    foreign.unlink()
+    foreign.parent.rmdir()

@@ -1,0 +1,79 @@
+"""What somebody may choose, and what they are told when they may not."""
+
+from typing import Any
+
+import pytest
+
+from spectrum_spawner.choice import Choice, OptionError, choose
+from spectrum_spawner.profiles import Image, Profile
+from spectrum_spawner.teams import Team
+
+FLIGHT, OPS = (
+    Team(name=name, uid=name, display_name=name, groups=frozenset({name}))
+    for name in ("flight", "ops")
+)
+BASE = Image(name="base", title="base", image="registry.example/base:1")
+TENSORFLOW = Image(name="tensorflow", title="TensorFlow", image="registry.example/tf:1")
+KNOWN = {
+    profile.name: profile
+    for profile in (
+        Profile(name="cpu-small", title="Small", images=(TENSORFLOW, BASE), default=True),
+        Profile(name="gpu-1", title="One GPU", gpu=1, images=(TENSORFLOW,)),
+        Profile(name="ops-only", title="For ops", images=(BASE,), teams=frozenset({"ops"})),
+    )
+}
+
+
+def test_a_choice_needs_no_more_than_what_is_ambiguous() -> None:
+    small = KNOWN["cpu-small"]
+    default = Choice(team=FLIGHT, profile=small, image=small.images[0])
+    assert choose({}, teams=[FLIGHT], profiles=KNOWN) == default
+    assert choose({}, teams=[FLIGHT, OPS], profiles=KNOWN, last_team="flight") == default
+    assert default.as_options() == {
+        "team": "flight",
+        "profile": "cpu-small",
+        "image": "tensorflow",
+    }
+    assert choose(
+        {"team": "ops", "profile": "cpu-small", "image": "base"},
+        teams=[FLIGHT, OPS],
+        profiles=KNOWN,
+    ) == Choice(team=OPS, profile=small, image=small.images[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ({}, 400),  # of two teams, which?
+        ({"team": "flight", "profile": "nope"}, 400),
+        ({"team": "flight", "profile": "ops-only"}, 403),
+        ({"team": "flight", "profile": "gpu-1", "image": "base"}, 400),
+        ({"team": "kube-system"}, 403),
+        ({"team": "flight\n"}, 403),
+        ({"team": ["flight"]}, 400),
+        ({"team": "flight", "profile": {}}, 400),
+        ({"team": "flight", "profile": 0}, 400),
+        ({"team": "flight", "profile": None}, 400),
+        ({"team": "flight", "profile": "x" * 10**6}, 400),
+        ({"team": "flight", "namespace": "kube-system"}, 400),
+        ({"team": "flight", "node_selector": {}, "image": "base"}, 400),
+    ],
+)
+def test_whatever_is_not_allowed_is_refused_in_one_short_sentence(
+    options: dict[str, Any], status: int
+) -> None:
+    with pytest.raises(OptionError) as found:
+        choose(options, teams=[FLIGHT, OPS], profiles=KNOWN)
+    sentence = str(found.value)
+    assert (found.value.status, sentence.endswith("."), len(sentence) < 400, "\n" in sentence) == (
+        status,
+        True,
+        True,
+        False,
+    )
+
+
+def test_a_team_that_one_has_left_is_no_longer_the_last_one() -> None:
+    with pytest.raises(OptionError, match="You are in no team"):
+        choose({"team": "flight"}, teams=[], profiles=KNOWN, last_team="flight")
+    assert choose({}, teams=[OPS], profiles=KNOWN, last_team="flight").team == OPS
