@@ -46,11 +46,14 @@ async def view(fault_proxy: FaultProxy, flight: Team) -> AsyncIterator[View[str]
 
 
 @pytest_asyncio.fixture
-async def watching(view: View[str], cluster: Cluster, flight: Team) -> View[str]:
+async def watching(
+    view: View[str], cluster: Cluster, flight: Team, fault_proxy: FaultProxy
+) -> View[str]:
     """A view that has listed one pod and watches."""
     await cluster.create(flight.pods, _make_pod("one"))
     view.start()
     await view.wait_synced(timeout=10)
+    await wait_until(lambda: fault_proxy.count_watches(flight.pods), within=10)
     return view
 
 
@@ -88,7 +91,6 @@ async def test_is_not_synced_until_a_list_succeeds(
 async def test_lists_once_more_after_a_watch_is_refused_as_too_old(
     watching: View[str], cluster: Cluster, flight: Team, fault_proxy: FaultProxy
 ) -> None:
-    await wait_until(lambda: fault_proxy.count_watches(flight.pods), within=10)
     fault_proxy.refuse(lambda call: call.is_watch(flight.pods), status=410)
     await cluster.create(flight.pods, _make_pod("two"))
     fault_proxy.cut_watches()
@@ -117,7 +119,6 @@ async def test_resumes_without_a_list_when_the_stream_is_cut_inside_a_line(
 async def test_finds_a_silent_watch_within_150_seconds(
     watching: View[str], cluster: Cluster, flight: Team, fault_proxy: FaultProxy, clock: Clock
 ) -> None:
-    await wait_until(lambda: fault_proxy.count_watches(flight.pods), within=10)
     fault_proxy.silence_watches()
     await cluster.create(flight.pods, _make_pod("two"))
     with clock.hurry(50):
@@ -147,9 +148,13 @@ async def test_keeps_what_it_knew_while_its_rights_are_gone_and_heals(
     clock: Clock,
 ) -> None:
     await revoke_hub(cluster, flight)
-    fault_proxy.cut_watches()
+
+    def is_refused() -> bool:
+        fault_proxy.cut_watches()  # again, until the API server has heard of the change
+        return "403" in watching.error
+
+    await wait_until(is_refused, within=60)
     with clock.hurry(30):
-        await wait_until(lambda: "403" in watching.error, within=60)
         await asyncio.sleep(60)
     assert (watching.synced, list(watching)) == (True, ["one"])
     await cluster.create(flight.pods, _make_pod("two"))
