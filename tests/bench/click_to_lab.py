@@ -13,8 +13,6 @@ also runs the whole cluster. Prints one JSON line for each round, and a table.
 
 import argparse
 import json
-import math
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -22,11 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from local.binaries import ensure_go_tool, ensure_kube
-from local.kubectl import Kubectl
 from local.progress import Progress
 from local.release import Release
 from local.trial import URL, trial_release
+from tests.bench.spawn_lag import find_percentile
 from tests.cluster.people import Person
 
 USER, TEAM, PROFILE = "alice", "flight", "gpu-1"
@@ -160,43 +157,24 @@ def _wait_until(condition: Callable[[], object], *, within: float = 120) -> None
         time.sleep(ASK)
 
 
-def _find_percentile(values: list[float], percent: int) -> float:
-    """The smallest value that `percent` of all do not exceed."""
-    ordered = sorted(values)
-    return ordered[math.ceil(len(ordered) * percent / 100) - 1]
-
-
 def _print_table(times: dict[str, dict[str, list[float]]]) -> None:
     print(f"{'seconds':<18}{'':<7}{'p50':>8}{'p95':>8}{'max':>8}")
     for spawner, figures in times.items():
         for what, values in figures.items():
-            row = statistics.median(values), _find_percentile(values, 95), max(values)
+            row = statistics.median(values), find_percentile(values, 95), max(values)
             print(f"{spawner:<18}{what:<7}" + "".join(f"{value:>8.2f}" for value in row))
     for what, bar in BARS.items():
-        ours = _find_percentile(times["SpectrumSpawner"][what], 95)
-        plain = _find_percentile(times["KubeSpawner"][what], 95)
+        ours = find_percentile(times["SpectrumSpawner"][what], 95)
+        plain = find_percentile(times["KubeSpawner"][what], 95)
         line = {"what": what, "p95": ours, "bar": bar, "met": ours <= bar, "to_plain": ours / plain}
         print(json.dumps(line))
-
-
-@contextmanager
-def _find_release() -> Iterator[Release]:
-    """The release that local/test has installed, else one for this run."""
-    namespace = os.environ.get("SPECTRUM_TEST_NAMESPACE")
-    if namespace is None:
-        with trial_release(Progress()) as release:
-            yield release
-        return
-    kubeconfig = Path(os.environ["SPECTRUM_TEST_KUBECONFIG"])
-    kubectl = Kubectl((str(ensure_kube()), "kubectl"), kubeconfig)
-    yield Release(ensure_go_tool("helm") / "helm", kubectl, namespace)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare click to Lab and Stop to free GPU.")
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
-    with _find_release() as release:
+    with trial_release(Progress()) as release:
         trial = Trial(release)
         manifest = trial.warm_up()
         with trial.plain_config(make_plain_settings(manifest)):

@@ -104,12 +104,12 @@ def _print_table(contenders: list[Contender]) -> None:
     print(f"{'seconds':<18}{'':<7}{'p50':>8}{'p95':>8}{'max':>8}")
     for contender in contenders:
         for what, times in (("start", contender.starts[1:]), ("stop", contender.stops[1:])):
-            middle, high = statistics.median(times), _find_percentile(times, 95)
+            middle, high = statistics.median(times), find_percentile(times, 95)
             figures = f"{middle:>8.3f}{high:>8.3f}{max(times):>8.3f}"
             print(f"{contender.name:<18}{what:<7}{figures}")
 
 
-def _find_percentile(values: list[float], percent: int) -> float:
+def find_percentile(values: list[float], percent: int) -> float:
     """The smallest value that `percent` of all do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, math.ceil(len(ordered) * percent / 100) - 1)]
