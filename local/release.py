@@ -15,7 +15,7 @@ from local.paths import CHECKOUT
 from local.progress import Progress
 
 CHART = CHECKOUT / "helm" / "spectrum"
-DEPLOYMENTS = ("hub", "proxy", "controller")
+DEPLOYMENTS = ("hub", "proxy", "controller", "service")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from local.cluster import ensure_binaries
 from local.environment import ensure_environment
 from local.errors import Refusal
 from local.images import build_all
+from local.java import ensure_keycloak
 from local.packages import ensure_packages
 from local.paths import CHECKOUT, find_cache
 from local.preflight import check_machine
@@ -38,11 +39,12 @@ class Part:
 
 PARTS = {
     "unit": Part("tests/test_*.py"),
-    "chart": Part("tests/chart"),
-    "hub": Part("tests/hub", workers=2),
+    "chart": Part("tests/chart", workers=2),
+    "hub": Part("tests/hub", workers=4),
     "images": Part("tests/images"),
     "cluster": Part("tests/cluster", needs_release=True),
     "browser": Part("tests/browser", needs_release=True),
+    "keycloak": Part("tests/keycloak", is_long=True),
     "bench": Part("tests/bench/*.py", is_long=True),
     # Takes the machine's one cluster down and starts it again: nothing may run beside it.
     "life": Part("tests/life", is_long=True),
@@ -150,9 +152,12 @@ def _prepare(name: str, progress: Progress) -> None:
     if name in ("chart", "hub"):
         ensure_go_tool("helm", progress)
         ensure_kube(progress)
-    if name == "life":
+    if name in ("keycloak", "life"):
         ensure_binaries(progress)
-    if name in ("images", "life"):
+    if name == "keycloak":
+        ensure_packages("debian-browser", progress)
+        ensure_keycloak(progress)
+    if name in ("images", "keycloak", "life"):
         check_machine()
         ensure_packages("debian", progress)
         build_all(find_cache(), progress.say)

@@ -1,6 +1,6 @@
 """A release beside the demo for the tests, in namespaces and on a port of its own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,8 +22,10 @@ TEST_VALUES = CHECKOUT / "tests" / "cluster" / "values.yaml"
 
 
 @contextmanager
-def trial_release(progress: Progress) -> Iterator[Release]:
+def trial_release(progress: Progress, values: Sequence[Path] = ()) -> Iterator[Release]:
     """Install the chart for the length of the block, and leave nothing of it.
+
+    `values` are files over those of every test.
 
     A cluster that is down is started as `local/up` does, one without the demo gets it, and both go
     on afterwards. A demo that runs is left as it is: when anything of it has changed by the end of
@@ -38,7 +40,7 @@ def trial_release(progress: Progress) -> Iterator[Release]:
         demo = make_release(cluster)
         before = take_snapshot(demo.kubectl, demo.namespace)
         try:
-            release.install([DEMO_VALUES, images, TEST_VALUES], progress)
+            release.install([DEMO_VALUES, images, TEST_VALUES, *values], progress)
             release.wait_until_ready(progress)
             yield release
         finally:

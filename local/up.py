@@ -4,9 +4,10 @@ import json
 import shutil
 import tempfile
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from local.binaries import ensure_go_tool, ensure_kube
 from local.cluster import Cluster, ensure_binaries
@@ -168,7 +169,19 @@ def _write_image_values(path: Path, references: dict[str, str]) -> Path:
 
 
 def _say_how_to_enter(release: Release, address: str, progress: Progress) -> None:
-    auth, secret = release.read_values()["auth"], release.read_secret()
+    auth = release.read_values()["auth"]
+    progress.say(f"Spectrum is up: {address}")
+    if auth["method"] == "shared-password":
+        for line in list_accounts(auth, release.read_secret()):
+            progress.say(f"  {line}")
+    progress.say(f"  teams, requests and audit: {address}services/spectrum/")
+    progress.say(
+        f"  kubectl: {' '.join([*release.kubectl.program, *release.kubectl.make_options()])}"
+    )
+
+
+def list_accounts(auth: Mapping[str, Any], secret: Mapping[str, str]) -> list[str]:
+    """Return lines that say who may sign in with which of the two passwords."""
     people: dict[str, list[str]] = {name: [] for name in auth["users"]}
     for group, members in auth["groups"].items():
         for name in members:
@@ -176,11 +189,9 @@ def _say_how_to_enter(release: Release, address: str, progress: Progress) -> Non
     accounts = "; ".join(
         f"{name} ({', '.join(groups) or 'no team'})" for name, groups in sorted(people.items())
     )
-    progress.say(f"Spectrum is up: {address}")
-    progress.say(f"  people: {accounts}")
-    progress.say(f"  their password: {secret['userPassword']}")
-    progress.say(f"  administrators: {', '.join(auth['admins'])}")
-    progress.say(f"  their password: {secret['adminPassword']}")
-    progress.say(
-        f"  kubectl: {' '.join([*release.kubectl.program, *release.kubectl.make_options()])}"
-    )
+    return [
+        f"people: {accounts}",
+        f"their password: {secret['userPassword']}",
+        f"administrators: {', '.join(auth['admins'])}",
+        f"their password: {secret['adminPassword']}",
+    ]

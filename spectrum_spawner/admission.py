@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
+from spectrum_spawner import names
 from spectrum_spawner.choice import Choice, OptionError, choose
 from spectrum_spawner.diagnosis import why_never_fits
 from spectrum_spawner.profiles import Profile
+from spectrum_spawner.quota import why_over_quota
 from spectrum_spawner.refusals import Refusal
 from spectrum_spawner.teams import Team, teams_of
 from spectrum_spawner.views import Views
@@ -23,15 +26,16 @@ async def admit(
     views: Views,
     options: Mapping[str, Any],
     *,
+    user: str,
     server: str,
     groups: Iterable[str],
     profiles: Mapping[str, Profile],
     last_team: object,
 ) -> Choice:
-    """Authorise one start of `server` for somebody in `groups`, within PATIENCE seconds.
+    """Authorise one start of a user's `server`, within PATIENCE seconds.
 
-    `options` and `last_team` as in `choice.choose`. The choice's team is prepared. Raises
-    Refusal; creates nothing.
+    `options` and `last_team` as in `choice.choose`; `groups` are those that the user is in now.
+    The choice's team is prepared. Raises Refusal; creates nothing.
     """
     until = asyncio.get_running_loop().time() + PATIENCE
     try:
@@ -39,10 +43,17 @@ async def admit(
         teams = await find_teams(views, groups)
         choice = choose(options, teams=teams, profiles=profiles, last_team=last_team)
     except OptionError as error:
-        raise Refusal(str(error), reason="options", status_code=error.status) from error
+        raise refusal_of_options(error) from error
     if never := why_never_fits(choice.profile, views.inventory):
         raise Refusal(never, reason="capacity", status_code=409)
-    return await _wait_prepared(views, choice, until=until)
+    choice = await _wait_prepared(views, choice, until=until)
+    if over := _find_over_quota(views, choice, user=user, server=server):
+        raise Refusal(over, reason="quota", status_code=409, request="quota")
+    return choice
+
+
+def refusal_of_options(error: OptionError) -> Refusal:
+    return Refusal(str(error), reason="options", status_code=error.status, request=error.request)
 
 
 async def find_teams(views: Views, groups: Iterable[str]) -> list[Team]:
@@ -80,6 +91,21 @@ async def _wait_prepared(views: Views, choice: Choice, *, until: float) -> Choic
             status_code=409,
         ) from None
     return replace(choice, team=team)
+
+
+def _find_over_quota(views: Views, choice: Choice, *, user: str, server: str) -> str:
+    """A sentence if the team's GPUs are in use, "" also as long as nobody knows.
+
+    Counted are the pods that the view has, not what the Team's status says is used: that is
+    seconds behind, and somebody who just stopped a server would be refused the next one.
+    """
+    assert choice.team.namespace is not None
+    view = views.pods(choice.team.namespace)
+    if not view.synced or view.stale_since is not None:
+        return ""
+    own = names.server_name(user, server)
+    others = [pod for pod in view if pod.name != own]
+    return why_over_quota(choice, others, user=user, now=datetime.now(UTC))
 
 
 def check_server_name(name: str) -> None:

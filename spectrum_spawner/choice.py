@@ -13,12 +13,14 @@ _OPTIONS = ("team", "profile", "image")
 class OptionError(ValueError):
     """What somebody asked for is unknown, malformed or not theirs; one sentence for them.
 
-    `status` is the HTTP status that fits: 400 for nonsense, 403 for somebody else's.
+    `status` is the HTTP status that fits: 400 for nonsense, 403 for somebody else's. `request`
+    is the kind of request that would change the answer, if one would: `team` or `profile`.
     """
 
-    def __init__(self, sentence: str, *, status: int = 400) -> None:
+    def __init__(self, sentence: str, *, status: int = 400, request: str = "") -> None:
         super().__init__(sentence)
         self.status = status
+        self.request = request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +69,9 @@ def _choose_team(name: str | None, teams: list[Team], last: object) -> Team:
     if not teams:
         raise OptionError(
             "You are in no team, so there is no place to start a server: "
-            "ask a cluster administrator to add you to one.",
+            "ask a cluster administrator to add you to one, or ask for a team.",
             status=403,
+            request="team",
         )
     mine = {team.name: team for team in teams}
     if name is None:
@@ -90,9 +93,10 @@ def _choose_profile(name: str | None, team: Team, profiles: Mapping[str, Profile
         raise OptionError(
             f"Team {_quoted([team.name])} may use no profile yet: ask a cluster administrator.",
             status=403,
+            request="profile",
         )
     if name is None:
-        chosen = default_profile(allowed.values())
+        chosen = default_profile(allowed.values(), preferred=team.default_profile)
         assert chosen is not None
         return chosen
     if name in allowed:
@@ -102,6 +106,7 @@ def _choose_profile(name: str | None, team: Team, profiles: Mapping[str, Profile
             f"Profile {_quoted([name])} is not open to team {_quoted([team.name])}: "
             f"choose one of {_quoted(allowed)}.",
             status=403,
+            request="profile",
         )
     raise OptionError(f"There is no profile {_quoted([name])}: choose one of {_quoted(allowed)}.")
 

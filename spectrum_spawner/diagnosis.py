@@ -67,6 +67,13 @@ def why_ended(pod: Pod) -> str:
     return f"{why}{code}{detail}"
 
 
+def why_gone(last: Pod | None) -> str:
+    """In words what became of a pod that is gone, from the last that was seen of it."""
+    if last is None or not last.disruption:
+        return "its pod was deleted, not by Spectrum"
+    return f"its pod was evicted: {last.disruption}"
+
+
 def why_waiting(pod: Pod | None) -> str:
     """In words what a pod that is not ready waits for."""
     if pod is None:

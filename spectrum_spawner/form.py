@@ -69,11 +69,12 @@ def form_context(
     inventory: Inventory,
     saved: Mapping[str, Any],
     contact: str,
+    requests_url: str,
 ) -> dict[str, Any]:
     """What the template shows to somebody in `teams`.
 
     `saved` are the options of the last start; they preselect what is still allowed and are
-    never trusted further.
+    never trusted further. `requests_url` is where quota, profiles and teams are asked for.
     """
     team, profile, message = _preselect(teams, profiles, saved)
     stock = cache(partial(_stock, inventory))
@@ -98,6 +99,7 @@ def form_context(
         ],
         "message": message,
         "contact": contact,
+        "requests_url": requests_url,
         "filter_above": FILTER_ABOVE,
     }
 
@@ -153,7 +155,7 @@ def _preselect(
         message = f"You are no longer in team “{last_team}”, where your last server ran."
     team = team or teams[0]
     allowed = {profile.name: profile for profile in allowed_profiles(team, profiles)}
-    profile = allowed.get(last_profile) or default_profile(allowed.values())
+    profile = allowed.get(last_profile) or _default_profile(team, profiles)
     if last_profile and last_profile not in allowed and not message:
         message = (
             f"Profile “{last_profile}”, which you used last, is not offered to team "
@@ -169,7 +171,7 @@ def _places(teams: Sequence[Team], profile: Profile) -> str:
 def _team_row(
     index: int, team: Team, profiles: Mapping[str, Profile], *, checked: bool
 ) -> dict[str, Any]:
-    default = default_profile(allowed_profiles(team, profiles))
+    default = _default_profile(team, profiles)
     return {
         "index": index,
         "name": team.name,
@@ -180,6 +182,10 @@ def _team_row(
         "default": default.name if default else "",
         "checked": checked,
     }
+
+
+def _default_profile(team: Team, profiles: Mapping[str, Profile]) -> Profile | None:
+    return default_profile(allowed_profiles(team, profiles), preferred=team.default_profile)
 
 
 def _quotas(team: Team) -> dict[str, dict[str, int]]:

@@ -1,17 +1,151 @@
-"""Who may sign in, who administers and who is in which group, from a table in the values.
+"""What Spectrum asks of every way to sign in, and sign-in by shared password.
 
-The table has the last word. JupyterHub's own `load_groups`, `allowed_users` and `admin_users`
-only ever add to what its database holds; here whoever leaves the table loses the group, the
-admin role or the right to sign in when the hub starts again.
+Of a table in the values the last word is the table's. JupyterHub's own `load_groups`,
+`allowed_users` and `admin_users` only ever add to what its database holds; here whoever leaves
+the table loses the group, the admin role or the right to sign in when the hub starts again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from jupyterhub import orm, roles
+from jupyterhub.auth import Authenticator
 from jupyterhub.authenticators.shared import SharedPasswordAuthenticator
+from kubespawner.clients import load_config
 from sqlalchemy.orm import object_session
 from traitlets import Dict, List, Unicode, default
+
+from spectrum_spawner import actor, membership
+from spectrum_spawner.audit import make_record
+from spectrum_spawner.outbox import Outbox
+from spectrum_spawner.refusals import Refusal
+from spectrum_spawner.team_templates import TeamTemplate, ensure_teams, read_templates
+from spectrum_spawner.views import Views
+
+TEAMS_PATIENCE = 2.0  # seconds that a sign-in waits until the hub knows the teams there are
+
+
+class Identity(Authenticator):
+    """An authenticator that says who somebody is, in which groups, and who asks for what.
+
+    Groups are its own business alone, and asked for again before each start. Before each start
+    and stop it notes who asks (`actor`).
+    """
+
+    hub_namespace = Unicode(config=True, help="Namespace in which the hub runs.")
+    team_templates = Dict(
+        config=True,
+        help="""
+        Templates by which groups become teams when somebody in them signs in, as in the chart's
+        `teamTemplates` (pattern, max). Default: none, teams are made by administrators.
+        """,
+    )
+    audit_url = Unicode(
+        config=True,
+        help="Where audit records are sent. Default: nowhere, they are kept in `audit_file`.",
+    )
+    audit_token = Unicode(config=True, help="Token that the ledger knows the hub by.")
+    audit_file = Unicode(
+        config=True,
+        help="""
+        File that keeps audit records until the ledger has them. Default: none, and changes of
+        membership and refused sign-ins are recorded nowhere.
+        """,
+    )
+
+    @default("manage_groups")
+    def _default_manage_groups(self) -> bool:
+        return True
+
+    @default("allow_existing_users")
+    def _default_allow_existing_users(self) -> bool:
+        return False
+
+    @default("refresh_pre_spawn")
+    def _default_refresh_pre_spawn(self) -> bool:
+        return True
+
+    @default("refresh_pre_stop")
+    def _default_refresh_pre_stop(self) -> bool:
+        return True
+
+    @default("auth_refresh_strict")
+    def _default_auth_refresh_strict(self) -> bool:
+        return True
+
+    def subject_of(self, user: Any) -> str:
+        """Who a user is beyond the name, for good; "" where nobody says."""
+        return ""
+
+    async def why_no_start(self, user: Any) -> str:
+        """Why a user's groups of now are not known well enough to start a server; "" if they are.
+
+        One sentence for the person who asks for the start.
+        """
+        return ""
+
+    def add_user(self, user: Any) -> None:
+        super().add_user(user)
+        membership.watch(object_session(getattr(user, "orm_user", user)), self.audit)
+
+    def get_handlers(self, app: Any) -> list[tuple[Any, ...]]:
+        membership.watch(app.db, self.audit)
+        if self._templates:
+            self._find_views()  # so that the first sign-in finds the teams known
+        return super().get_handlers(app)
+
+    def audit(self, **what: Any) -> None:
+        """Record something that the identity provider decided (see `audit.make_record`)."""
+        if self.audit_file:
+            record = make_record(writer="hub", actor="identity-provider", **what)
+            Outbox.shared(self.audit_file, self.audit_url, self.audit_token).append(record)
+
+    @cached_property
+    def _templates(self) -> dict[str, TeamTemplate]:
+        return read_templates(self.team_templates)
+
+    def _find_views(self) -> Views:
+        load_config()  # a spawner does it as well, but there may be none yet
+        return Views.shared(self.hub_namespace)
+
+    async def offer_teams(self, groups: Iterable[str]) -> None:
+        """Let groups that belong to no team become teams, where a template says so.
+
+        Nothing of it is a reason not to let somebody in.
+        """
+        if not self._templates:
+            return
+        try:
+            views = self._find_views()
+            await views.teams.wait_synced(TEAMS_PATIENCE)
+            await ensure_teams(
+                views.client, self.hub_namespace, groups, views.teams, self._templates
+            )
+        except Exception:
+            self.log.exception("no teams were made for %s", sorted(groups))
+
+
+def ask_for_sign_in(handler: Any) -> bool:
+    """What `refresh_user` returns to have JupyterHub lead a person to the sign-in."""
+    if handler is not None:
+        # JupyterHub 6.1.1 then reads it of every request, but sets it for those with a token
+        handler._token_authenticated = getattr(handler, "_token_authenticated", False)
+    return False
+
+
+async def subject_of(user: Any) -> str:
+    """Who a user is to the identity provider, for good; "" where nobody says."""
+    known = user.authenticator
+    return known.subject_of(user) if isinstance(known, Identity) else ""
+
+
+async def check_known(user: Any) -> None:
+    """Raise Refusal unless the user's groups of now are known well enough for a start."""
+    known = user.authenticator
+    why = await known.why_no_start(user) if isinstance(known, Identity) else ""
+    if why:
+        raise Refusal(why, reason="identity", status_code=403)
 
 
 def groups_of(name: str, members: Mapping[str, list[str]]) -> list[str]:
@@ -19,7 +153,7 @@ def groups_of(name: str, members: Mapping[str, list[str]]) -> list[str]:
     return sorted(group for group, names in members.items() if name in names)
 
 
-class TableAuthenticator(SharedPasswordAuthenticator):
+class TableAuthenticator(Identity, SharedPasswordAuthenticator):
     """Shared passwords, and memberships from `members`.
 
     Users sign in with one password and administrators with another, so a user can pass for any
@@ -38,30 +172,19 @@ class TableAuthenticator(SharedPasswordAuthenticator):
         """,
     )
 
-    @default("manage_groups")
-    def _default_manage_groups(self) -> bool:
-        return True
-
-    @default("allow_existing_users")
-    def _default_allow_existing_users(self) -> bool:
-        return False
-
-    @default("refresh_pre_spawn")
-    def _default_refresh_pre_spawn(self) -> bool:
-        return True
-
-    @default("auth_refresh_strict")
-    def _default_auth_refresh_strict(self) -> bool:
-        return True
-
     async def authenticate(self, handler: Any, data: Mapping[str, str]) -> dict[str, Any] | None:
         found = await super().authenticate(handler, data)
-        return found and {**found, "groups": groups_of(found["name"], self.members)}
+        if not found:
+            return None
+        groups = groups_of(found["name"], self.members)
+        await self.offer_teams(groups)
+        return {**found, "groups": groups}
 
     async def refresh_user(self, user: Any, handler: Any = None) -> dict[str, Any] | bool:
         """What the table says of a user now; False ends the session of one it does not list."""
+        actor.note(handler)
         if user.name not in self.allowed_users:
-            return False
+            return ask_for_sign_in(handler)
         return {
             "name": user.name,
             "admin": user.name in self.admin_users,

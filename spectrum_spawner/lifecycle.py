@@ -4,38 +4,40 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from spectrum_spawner import names, storage
 from spectrum_spawner.answering import wait_for_answer
 from spectrum_spawner.choice import Choice
-from spectrum_spawner.diagnosis import ExitStatus, why_ended
+from spectrum_spawner.diagnosis import ExitStatus, why_ended, why_gone
 from spectrum_spawner.homes import ensure_home
-from spectrum_spawner.kube import Object
+from spectrum_spawner.kube import NotFound, Object, Refused
 from spectrum_spawner.pods import Pod
 from spectrum_spawner.progress import Journal, narrate
-from spectrum_spawner.refusals import Refusal
+from spectrum_spawner.quota import find_holders, quota_sentence
+from spectrum_spawner.refusals import Exceeded, Refusal, find_exceeded, refusal_of
 from spectrum_spawner.server_pod import ServerPod
+from spectrum_spawner.trail import Trail
 from spectrum_spawner.views import Views
 
 CLEANUP_TIME = 10.0  # seconds of a start that are kept for its end, should it fail
+CATCH_UP = 1.0  # seconds that the view may take to show who was quicker
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """One start of one server. `find_url` gives the address of a pod that is ready."""
+    """One start of one server, by `actor`. `find_url` gives the address of a ready pod."""
 
     views: Views
     pod: ServerPod
     choice: Choice
     journal: Journal
+    trail: Trail
+    actor: str
     find_url: Callable[[Pod], str]
 
     async def run(
-        self,
-        *,
-        claim: Object,
-        manifest: Object,
-        until: float,
-        http_timeout: float,
+        self, *, claim: Object, manifest: Object, until: float, http_timeout: float
     ) -> Pod:
         """The pod once the server answers. Raises Refusal, with the pod gone or being deleted.
 
@@ -48,34 +50,74 @@ class Start:
         try:
             async with asyncio.timeout(timeout) as whole:
                 self._tell_home()
-                await ensure_home(self.views.client, claim, namespace=self.pod.namespace)
-                await self.pod.create(manifest, tell=self.journal.tell)
+                home = await ensure_home(self.views.client, claim, namespace=self.pod.namespace)
+                await self._create(storage.with_home(manifest, home))
                 # a little before the whole, so that the better sentence wins
                 left = (whole.when() or 0.0) - asyncio.get_running_loop().time() - 0.5
-                ready = await self._wait_ready(claim, timeout=left)
+                ready = await self._wait_ready(home, timeout=left)
                 await self._wait_answering(ready, http_timeout)
                 return ready
         except TimeoutError:
-            await self._give_up(until)
-            raise Refusal(
-                f"The cluster did not answer within {timeout:.0f} seconds: try again later.",
-                reason="unreachable",
-                status_code=503,
-            ) from None
-        except Exception:
-            await self._give_up(until)
+            late = f"The cluster did not answer within {timeout:.0f} seconds: try again later."
+            await self._give_up(until, late)
+            raise Refusal(late, reason="unreachable", status_code=503) from None
+        except Refusal as refusal:
+            await self._give_up(until, refusal.jupyterhub_message)
+            raise
+        except Exception as error:
+            await self._give_up(until, f"The start failed: {error}")
             raise
 
     def _tell_home(self) -> None:
         self.journal.tell(5, f"Preparing your home in team {self.choice.team.display_name}")
 
-    async def _wait_ready(self, claim: Object, *, timeout: float) -> Pod:
+    async def _create(self, manifest: Object) -> None:
+        try:
+            await self.pod.create(manifest, tell=self.journal.tell, on_left_over=self.trail.replace)
+        except (Refused, NotFound) as error:
+            raise await self._say_refused(error) from error
+
+    async def _say_refused(self, error: Refused | NotFound) -> Refusal:
+        team, profile = self.choice.team, self.choice.profile
+        refusal = refusal_of(error, team=team.display_name, what="your server")
+        exceeded = find_exceeded(error)
+        if exceeded is None or names.gpu_quota_key(profile.gpu_resource) not in exceeded.requested:
+            return refusal
+        return Refusal(
+            await self._say_gpus(exceeded),
+            reason=refusal.reason,
+            status_code=refusal.status_code,
+            log_message=str(error),
+            request=refusal.request,
+        )
+
+    async def _say_gpus(self, exceeded: Exceeded) -> str:
+        """Who has the GPUs, as admission would have said it had it come a moment later."""
+        resource = self.choice.profile.gpu_resource
+        key, view = names.gpu_quota_key(resource), self.views.pods(self.pod.namespace)
+        used, hard = int(exceeded.used.get(key, "0")), int(exceeded.limited.get(key, "0"))
+
+        def are_known() -> bool:
+            return sum(pod.gpus[resource] for pod in find_holders(view, resource)) >= used
+
+        with suppress(TimeoutError):
+            await view.wait(are_known, timeout=CATCH_UP)
+        return quota_sentence(
+            self.choice,
+            find_holders(view, resource),
+            used=used,
+            hard=hard,
+            user=self.pod.owner.user,
+            now=datetime.now(UTC),
+        )
+
+    async def _wait_ready(self, home: str, *, timeout: float) -> Pod:
         telling = asyncio.create_task(
             narrate(
                 self.views,
                 namespace=self.pod.namespace,
                 pod_name=self.pod.name,
-                claim=claim["metadata"]["name"],
+                claim=home,
                 seen=lambda: self.pod.seen,
                 choice=self.choice,
                 tell=self.journal.tell,
@@ -117,21 +159,30 @@ class Start:
 
     def _say_end(self) -> str:
         seen = self.pod.seen
-        return why_ended(seen) if seen is not None else "its pod was deleted"
+        return why_ended(seen) if seen is not None else why_gone(self.pod.last_seen)
 
-    async def _give_up(self, until: float) -> None:
+    async def _give_up(self, until: float, why: str) -> None:
         """End the pod, but not at any price: too late nobody would be told why."""
-        if self.pod.may_exist:
-            self.journal.tell(95, "Cleaning up")
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(until - 1):
-                    await self.pod.delete()
+        if not self.pod.may_exist:
+            self.trail.refuse(why, actor=self.actor)
+            return
+        self.trail.end(why)
+        self.journal.tell(95, "Cleaning up")
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until - 1):
+                await self.pod.delete()
 
 
-async def find_end(pod: ServerPod) -> ExitStatus | None:
+async def find_end(pod: ServerPod, trail: Trail) -> ExitStatus | None:
     """How a server ended; None while it runs and whenever nobody knows."""
     seen = pod.seen
     if seen is not None and seen.ended and not pod.is_ending:
+        cause = why_ended(seen)
+        trail.end(cause)
         await pod.discard(seen)
-        return ExitStatus(seen.exit_code, why_ended(seen))
-    return ExitStatus(None, "its pod was deleted") if await pod.is_gone() else None
+        return ExitStatus(seen.exit_code, cause)
+    if not await pod.is_gone():
+        return None
+    cause = why_gone(pod.last_seen)
+    trail.end(cause)
+    return ExitStatus(None, cause)

@@ -27,6 +27,7 @@ LABEL_HUB = f"{API_GROUP}/hub"  # namespace of the hub that owns the object
 LABEL_TEAM = f"{API_GROUP}/team"  # slug of the team's name
 LABEL_USER = f"{API_GROUP}/user"  # slug of the user's name
 LABEL_SERVER = f"{API_GROUP}/server"  # slug of the server's name, "" for the default server
+LABEL_SUBJECT = f"{API_GROUP}/subject"  # slug of the subject
 LABEL_PROFILE = f"{API_GROUP}/profile"
 
 ANNOTATION_HUB = f"{API_GROUP}/owner-hub"  # namespace of the hub
@@ -34,6 +35,7 @@ ANNOTATION_TEAM = f"{API_GROUP}/owner-team"  # the team's name in full
 ANNOTATION_TEAM_UID = f"{API_GROUP}/owner-team-uid"  # uid of the Team object
 ANNOTATION_USER = f"{API_GROUP}/owner-user"  # the user's name in full
 ANNOTATION_SERVER = f"{API_GROUP}/owner-server"  # the server's name in full
+ANNOTATION_SUBJECT = f"{API_GROUP}/owner-subject"  # who the user is to the identity provider
 ANNOTATION_PROFILE = f"{API_GROUP}/profile"
 ANNOTATION_START_ID = (
     f"{API_GROUP}/start-id"  # one start of one server: a pod that carries it is ours
@@ -104,6 +106,14 @@ def server_name(user: str, server: str) -> str:
 def home_claim(user: str) -> str:
     """Claim that holds a person's home in one team namespace."""
     return "home-" + slug(user, max_length=MAX_LABEL - len("home-"))
+
+
+def plain_group(name: str) -> str:
+    """A group's name as all parts of Spectrum write it: `/a/b` and `a/b` are the group `a/b`.
+
+    A path is a group of its own: who is in `a/b` is not thereby in `a`.
+    """
+    return name.strip("/")
 
 
 def gpu_quota_key(resource: str) -> str:

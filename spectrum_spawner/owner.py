@@ -12,12 +12,15 @@ class Owner:
     """Owner of a server or, with `server` None, of a home that all servers of a person share.
 
     All are full names, never slugs: two owners whose objects have the same name still differ.
+    `subject` is who the user is to the identity provider, "" where nobody says: it stays with a
+    person whose name changes, and tells apart two who had one name after the other.
     """
 
     hub: str
     team: str
     user: str
     server: str | None = None
+    subject: str = ""
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "Owner":
@@ -28,7 +31,17 @@ class Owner:
             team=found.get(names.ANNOTATION_TEAM, ""),
             user=found.get(names.ANNOTATION_USER, ""),
             server=found.get(names.ANNOTATION_SERVER),
+            subject=found.get(names.ANNOTATION_SUBJECT, ""),
         )
+
+    def has_home(self, home: "Owner") -> bool:
+        """Whether a home, by what it says of itself, is this person's.
+
+        With a subject that alone says who the person is; without one the name has to do.
+        """
+        if (self.hub, self.team) != (home.hub, home.team) or home.server is not None:
+            return False
+        return home.subject == self.subject if self.subject else home.user == self.user
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -38,6 +51,7 @@ class Owner:
             names.ANNOTATION_TEAM: self.team,
             names.ANNOTATION_USER: self.user,
             **server,
+            **({names.ANNOTATION_SUBJECT: self.subject} if self.subject else {}),
         }
 
     @property
@@ -51,6 +65,7 @@ class Owner:
             names.LABEL_TEAM: names.slug(self.team),
             names.LABEL_USER: names.slug(self.user),
             **server,
+            **({names.LABEL_SUBJECT: names.slug(self.subject)} if self.subject else {}),
         }
 
 

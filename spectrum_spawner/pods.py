@@ -1,8 +1,9 @@
 """A server's pod: how it is made, and what is kept of one that runs. Pure."""
 
 import copy
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spectrum_spawner import names, storage
@@ -25,7 +26,9 @@ class Pod:
 
     `ended` tells that the server's container will not run again, with `exit_code` and
     `exit_reason` (e.g. `OOMKilled`, `Evicted`). `waiting` is why the container does not run
-    yet (e.g. `ImagePullBackOff`), `unschedulable` the scheduler's own explanation.
+    yet (e.g. `ImagePullBackOff`), `unschedulable` the scheduler's own explanation, `disruption`
+    that of whoever evicts the pod. `gpus` counts accelerators by resource name, `created` is
+    the API server's time, `profile` a name.
     """
 
     name: str
@@ -33,6 +36,9 @@ class Pod:
     owner: Owner
     start_id: str
     phase: str
+    profile: str = ""
+    created: str = ""
+    gpus: Mapping[str, int] = field(default_factory=dict)
     ip: str = ""
     deleting: bool = False
     scheduled: bool = False
@@ -44,11 +50,18 @@ class Pod:
     exit_code: int | None = None
     exit_reason: str = ""
     exit_message: str = ""
+    disruption: str = ""
+
+    @property
+    def holds_quota(self) -> bool:
+        """Whether it counts against its namespace's quota, as all do until they are over."""
+        return self.phase not in ("Succeeded", "Failed")
 
 
 def trim(obj: Mapping[str, Any]) -> Pod:
     """The record of a pod as the API server gives it."""
     metadata, status = obj["metadata"], obj.get("status") or {}
+    annotations = metadata.get("annotations") or {}
     container: Mapping[str, Any] = next(
         (c for c in status.get("containerStatuses") or [] if c.get("name") == CONTAINER), {}
     )
@@ -60,8 +73,11 @@ def trim(obj: Mapping[str, Any]) -> Pod:
         name=metadata["name"],
         uid=metadata["uid"],
         owner=Owner.of(obj),
-        start_id=(metadata.get("annotations") or {}).get(names.ANNOTATION_START_ID, ""),
+        start_id=annotations.get(names.ANNOTATION_START_ID, ""),
         phase=phase,
+        profile=annotations.get(names.ANNOTATION_PROFILE, ""),
+        created=metadata.get("creationTimestamp") or "",
+        gpus=_count_gpus(obj.get("spec") or {}),
         ip=status.get("podIP") or "",
         deleting="deletionTimestamp" in metadata,
         scheduled=scheduled.get("status") == "True",
@@ -73,7 +89,17 @@ def trim(obj: Mapping[str, Any]) -> Pod:
         exit_code=ended.get("exitCode"),
         exit_reason=status.get("reason") or ended.get("reason") or "",
         exit_message=_text(status) or _text(ended),
+        disruption=_text(find_condition(status, "DisruptionTarget")),
     )
+
+
+def _count_gpus(spec: Mapping[str, Any]) -> dict[str, int]:
+    """What a pod's containers hold of extended resources, which have a domain in their names."""
+    found: Counter[str] = Counter()
+    for container in spec.get("containers") or []:
+        limits = (container.get("resources") or {}).get("limits") or {}
+        found.update({key: int(n) for key, n in limits.items() if "/" in key and n.isdecimal()})
+    return dict(found)
 
 
 def make_server_pod(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from spectrum_spawner.teams import Team
@@ -46,13 +47,21 @@ def allowed_profiles(team: Team, profiles: Mapping[str, Profile]) -> list[Profil
 
 
 def is_allowed(team: Team, profile: Profile) -> bool:
-    """Whether a team may use a profile: both the team's list and the profile's must admit it."""
+    """Whether a team may use a profile: a grant opens it, else both lists must admit it."""
+    if profile.name in team.granted_profiles:
+        return True
     by_team = not team.profiles or profile.name in team.profiles
     by_profile = not profile.teams or team.name in profile.teams
     return by_team and by_profile
 
 
-def default_profile(profiles: Iterable[Profile]) -> Profile | None:
-    """The profile that is selected before anybody chose: the marked one, else the first."""
+def default_profile(profiles: Iterable[Profile], preferred: str | None = None) -> Profile | None:
+    """The profile that is selected before anybody chose.
+
+    The `preferred` one, such as the team's default, if it is among them; else the marked one,
+    else the first.
+    """
     allowed = list(profiles)
-    return next((p for p in allowed if p.default), allowed[0] if allowed else None)
+    by_team = (p for p in allowed if p.name == preferred)
+    marked = (p for p in allowed if p.default)
+    return next(chain(by_team, marked, allowed), None)

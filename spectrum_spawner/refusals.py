@@ -1,26 +1,44 @@
 """Starts that do not happen: one sentence for the person, the API's own words for the log."""
 
 import re
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlencode
 
 from jupyterhub.spawner import SpawnException
+from markupsafe import Markup
 
-from spectrum_spawner.kube import NotFound, Refused
+from spectrum_spawner.kube import KubeError, NotFound, Refused
+from spectrum_spawner.quota import gpus_noun
 
 _QUOTA = re.compile(
     r"exceeded quota: (?P<quota>[^,]+), requested: (?P<requested>.+), "
     r"used: (?P<used>.+), limited: (?P<limited>.+)"
 )
 
+_REQUESTS = {
+    "quota": "Request more",
+    "profile": "Request this profile",
+    "team": "Ask for a team",
+}
+
 
 class Refusal(SpawnException):
     """Ends a start with a sentence for the person who asked; never counted against the hub.
 
     `reason` is a short word for metrics, `log_message` what the operator needs beyond the
-    sentence.
+    sentence. `request` is the kind of request that would change the answer, if one would:
+    `quota`, `profile` or `team`.
     """
 
     def __init__(
-        self, sentence: str, *, reason: str, status_code: int = 400, log_message: str = ""
+        self,
+        sentence: str,
+        *,
+        reason: str,
+        status_code: int = 400,
+        log_message: str = "",
+        request: str = "",
     ) -> None:
         super().__init__(
             sentence,
@@ -30,6 +48,35 @@ class Refusal(SpawnException):
         )
         # what JupyterHub shows on its pages
         self.jupyterhub_message = sentence
+        self.request = request
+
+    def link(self, requests: str, asked: Mapping[str, object]) -> None:
+        """On pages, follow the sentence with a link to where one may make the request.
+
+        `requests` is the URL of the page, `asked` are the options of the start.
+        """
+        if self.request:
+            known = [(key, asked.get(key)) for key in ("team", "profile")]
+            texts = [(key, value) for key, value in known if isinstance(value, str)]
+            query = urlencode([("kind", self.request), *texts], errors="replace")
+            words = _REQUESTS[self.request]
+            link = Markup('<a href="{}?{}">{}</a>').format(requests, query, words)
+            self.jupyterhub_html_message = Markup("{} {}").format(self.jupyterhub_message, link)
+            self.message_html = self.jupyterhub_html_message
+
+
+class Exceeded(NamedTuple):
+    """What an API server says of an exceeded quota: amounts, as quantities, by quota key."""
+
+    requested: Mapping[str, str]
+    used: Mapping[str, str]
+    limited: Mapping[str, str]
+
+
+def find_exceeded(error: KubeError) -> Exceeded | None:
+    """What quota stands against a creation, if that is why the API server refused it."""
+    found = _QUOTA.search(error.message) if error.status == 403 else None
+    return found and Exceeded(*(_amounts(found[key]) for key in Exceeded._fields))
 
 
 def refusal_of(error: Refused | NotFound, *, team: str, what: str) -> Refusal:
@@ -37,13 +84,13 @@ def refusal_of(error: Refused | NotFound, *, team: str, what: str) -> Refusal:
     if isinstance(error, NotFound):
         sentence = f"The namespace of team {team} does not exist: ask a cluster administrator."
         return Refusal(sentence, reason="namespace", status_code=409, log_message=str(error))
-    quota = _QUOTA.search(error.message)
-    if error.status == 403 and quota:
+    if exceeded := find_exceeded(error):
         return Refusal(
-            quota_sentence(quota["requested"], quota["used"], quota["limited"], team=team),
+            exceeded_sentence(exceeded, team=team),
             reason="quota",
             status_code=409,
             log_message=str(error),
+            request="quota",
         )
     if error.status == 403 and "being terminated" in error.message:
         sentence = f"The namespace of team {team} is being deleted: ask a cluster administrator."
@@ -56,16 +103,16 @@ def refusal_of(error: Refused | NotFound, *, team: str, what: str) -> Refusal:
     )
 
 
-def quota_sentence(requested: str, used: str, limited: str, *, team: str) -> str:
-    """Used and allowed amounts in words, from the lists of an `exceeded quota` message."""
-    has, may = _amounts(used), _amounts(limited)
+def exceeded_sentence(exceeded: Exceeded, *, team: str) -> str:
+    """Used and allowed amounts in words."""
     parts = [
-        f"{has.get(key, '0')} of {may.get(key, '?')} {_noun(key)} in use, {amount} more needed"
-        for key, amount in _amounts(requested).items()
+        f"{exceeded.used.get(key, '0')} of {exceeded.limited.get(key, '?')} {_noun(key)} in use, "
+        f"{amount} more needed"
+        for key, amount in exceeded.requested.items()
     ]
     return (
         f"The quota of team {team} is used up: {'; '.join(parts)}. "
-        "Stop a server of the team, or ask for more quota."
+        "Stop a server of the team, or request more."
     )
 
 
@@ -76,4 +123,7 @@ def _amounts(text: str) -> dict[str, str]:
 
 def _noun(key: str) -> str:
     bare = key.removeprefix("requests.").removeprefix("limits.")
-    return {"cpu": "CPU cores", "memory": "memory", "nvidia.com/gpu": "GPUs"}.get(bare, bare)
+    known = {"cpu": "CPU cores", "memory": "memory", "storage": "storage"}
+    known["persistentvolumeclaims"] = "volumes"
+    is_gpu = key.startswith("requests.") and "/" in bare
+    return known.get(bare) or (gpus_noun(bare) if is_gpu else bare)

@@ -26,7 +26,7 @@ from spectrum_spawner.kube import (
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.patience import Patience
 from spectrum_spawner.pods import Pod, trim
-from spectrum_spawner.refusals import Refusal, refusal_of
+from spectrum_spawner.refusals import Refusal
 from spectrum_spawner.watch import View
 
 POST_TIMEOUT = 60.0  # seconds; a slow answer is no reason to ask twice, the view tells earlier
@@ -35,6 +35,7 @@ LATE_POST = 10.0  # seconds in which a request without an answer may still take 
 CONFIRM = 5.0  # seconds to wait for the view before the API server is asked again
 
 Tell = Callable[[int, str], None]  # percent, sentence
+OnLeftOver = Callable[[str], None]  # gets the start id of a pod that is about to be deleted
 
 _log = logging.getLogger("spectrum.server_pod")
 
@@ -59,10 +60,10 @@ class ServerPod:
         self.owner = owner
         self.start_id = start_id
         self.uid = uid
+        self.last_seen: Pod | None = None
         self._client = client
         self._view = view
         self._unanswered = may_exist
-        self._was_seen = False
         self._is_to_go = False
         self._is_gone = False
 
@@ -88,7 +89,7 @@ class ServerPod:
         pod = self._view.get(self.name)
         if pod is None or not self._is_ours(pod):
             return None
-        self._was_seen = True
+        self.last_seen = pod
         return pod
 
     @property
@@ -99,7 +100,7 @@ class ServerPod:
     @property
     def _has_vanished(self) -> bool:
         """Whether the view had the pod and lost it; one that never had it proves nothing."""
-        return self._view.synced and self.seen is None and self._was_seen
+        return self._view.synced and self.seen is None and self.last_seen is not None
 
     def _is_ours(self, pod: Pod) -> bool:
         if self.uid:
@@ -110,20 +111,22 @@ class ServerPod:
     def _path(self) -> str:
         return kube.item("v1", "pods", self.name, namespace=self.namespace)
 
-    async def create(self, manifest: Object, *, tell: Tell) -> None:
-        """Make the pod, exactly once; afterwards `uid` is known. Raises Refusal."""
+    async def create(self, manifest: Object, *, tell: Tell, on_left_over: OnLeftOver) -> None:
+        """Make the pod, exactly once; afterwards `uid` is known.
+
+        Raises Refused or NotFound for what the API server says, Refusal if a pod is in the way.
+        """
         patience = Patience()
         while not self.uid:
-            try:
-                await self._try_to_create(manifest, patience, tell)
-            except (Refused, NotFound) as error:
-                raise refusal_of(error, team=self.owner.team, what="your server") from error
+            await self._try_to_create(manifest, patience, tell, on_left_over)
 
-    async def _try_to_create(self, manifest: Object, patience: Patience, tell: Tell) -> None:
+    async def _try_to_create(
+        self, manifest: Object, patience: Patience, tell: Tell, on_left_over: OnLeftOver
+    ) -> None:
         try:
             await self._post(manifest)
         except AlreadyExists as error:
-            if not await self._settle_existing(tell):
+            if not await self._settle_existing(tell, on_left_over):
                 await patience.wait(error)
         except Unreachable as error:
             _log.warning("pod %s/%s: no answer, trying on: %s", self.namespace, self.name, error)
@@ -168,7 +171,7 @@ class ServerPod:
         except KubeError:
             return None
 
-    async def _settle_existing(self, tell: Tell) -> bool:
+    async def _settle_existing(self, tell: Tell, on_left_over: OnLeftOver) -> bool:
         """A pod of our name is there: adopt it, wait until it is gone, or refuse to touch it.
 
         False if nothing could be found out about it.
@@ -189,6 +192,7 @@ class ServerPod:
             return True
         # Left over from an earlier start: its API token is not this start's, so nobody can use it.
         tell(12, "Waiting for the last server to stop")
+        on_left_over(pod.start_id)
         await self._sibling(pod).delete()
         return True
 

@@ -8,7 +8,6 @@ import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,24 @@ from kubespawner import KubeSpawner
 from sqlalchemy.orm import object_session
 from traitlets import Dict, Unicode, default
 
-from spectrum_spawner import form, names, storage
-from spectrum_spawner.admission import admit, find_teams
+from spectrum_spawner import actor, form, identity, names, storage, trail
+from spectrum_spawner.admission import admit, find_teams, refusal_of_options
 from spectrum_spawner.choice import Choice, OptionError
 from spectrum_spawner.diagnosis import ExitStatus
-from spectrum_spawner.lifecycle import Start, find_end
+from spectrum_spawner.lifecycle import Start
+from spectrum_spawner.notices import Notice, Notices, notice_of_leaving
+from spectrum_spawner.outbox import Outbox
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.pods import GROUP_ID, USER_ID, Pod, make_server_pod
 from spectrum_spawner.profile_values import read_profiles
 from spectrum_spawner.profiles import Profile
 from spectrum_spawner.progress import Journal
 from spectrum_spawner.refusals import Refusal
-from spectrum_spawner.server_pod import ServerPod
+from spectrum_spawner.run import Run
 from spectrum_spawner.teams import Team
 from spectrum_spawner.views import Views
 
-SYNC_PATIENCE = 5.0  # seconds that a poll waits for the first list of a view
+NOTIFY_AGAIN = 5.0  # seconds until an end that could not be confirmed is looked at again
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -86,17 +87,39 @@ class SpectrumSpawner(KubeSpawner):
         Default: the cluster's default class.
         """,
     )
+    audit_file = Unicode(
+        "audit.sqlite",
+        config=True,
+        help="File in which audit records wait for the ledger; it must survive the hub.",
+    )
+    audit_url = Unicode(
+        config=True,
+        help="Where audit records are sent. Default: nowhere, they stay in `audit_file`.",
+    )
+    audit_token = Unicode(
+        config=True,
+        help="Bearer token of the hub for `audit_url` and `notices_url`.",
+    )
+    notices_url = Unicode(
+        config=True,
+        help="Where the notices for the home page are read. Default: nowhere, there are none.",
+    )
 
     _known_profiles: dict[str, Profile] | None = None
     _choice: Choice | None = None
-    _pod: ServerPod | None = None
-    _starting = False
-    _ended: ExitStatus | None = None
+    _run: Run | None = None
+    _subject = ""
+    _is_starting = False
+    # JupyterHub's task for a stop that a request asked for; its own stops have none
+    _stop_future: asyncio.Future[None] | None = None
     _end_watch: asyncio.Task[None] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._journal = Journal()
+        # both begin with the first server that a hub knows, whoever's it is
+        self._outbox = Outbox.shared(self.audit_file, self.audit_url, self.audit_token)
+        self._notices = Notices.shared(self.notices_url, self.audit_token)
         # what JupyterHub stored before anybody asked for anything else
         self._accepted: dict[str, Any] = dict(self.user_options)
 
@@ -148,9 +171,30 @@ class SpectrumSpawner(KubeSpawner):
         )
 
     @property
+    def notices(self) -> list[Notice]:
+        """What the home page tells about the server: by the service, else by the hub itself."""
+        team = self.views.teams.get(self._accepted.get("team", ""))
+        told = self._notices.of(self.user.name, self.name)
+        return told or notice_of_leaving(team, self.groups)
+
+    @property
+    def requests_url(self) -> str:
+        """Page of the service where quota, profiles and teams are asked for."""
+        return f"{self.hub.base_url.removesuffix('hub/')}services/spectrum/requests"
+
+    @property
     def groups(self) -> list[str]:
         """Groups that the owner of the server is in now."""
         return [group.name for group in self.user.groups]
+
+    @property
+    def last_team(self) -> object:
+        """Team of the server's last start, else of the owner's last used other server."""
+        if self._accepted:
+            return self._accepted.get("team")
+        used = [s for s in self.user.orm_spawners.values() if s.user_options and s.last_activity]
+        last = max(used, key=lambda spawner: spawner.last_activity, default=None)
+        return last and last.user_options.get("team")
 
     async def find_teams(self) -> list[Team]:
         """Teams that the owner of the server is in now."""
@@ -161,21 +205,38 @@ class SpectrumSpawner(KubeSpawner):
 
         Raises Refusal before anything is created; what JupyterHub stored by then is put back.
         """
+        asked = self.user_options
         try:
+            await identity.check_known(self.user)
             choice = await admit(
                 self.views,
-                self.user_options,
+                asked,
+                user=self.user.name,
                 server=self.name,
                 groups=self.groups,
                 profiles=self.known_profiles,
-                last_team=self._accepted.get("team"),
+                last_team=self.last_team,
             )
-        except Refusal:
+        except Refusal as refusal:
             self._store_options(self._accepted)
+            self._tell_refusal(refusal, asked, by=actor.current())
             raise
+        self._subject = await identity.subject_of(self.user)
         self._accepted = choice.as_options()
         self._store_options(self._accepted)
         self._apply(choice)
+
+    def _tell_refusal(self, refusal: Refusal, asked: Any, *, by: str) -> None:
+        refusal.link(self.requests_url, asked)
+        trail.tell_refusal(
+            self._outbox,
+            actor=by,
+            user=self.user.name,
+            server=self.name,
+            asked=asked,
+            sentence=refusal.jupyterhub_message,
+            reason=refusal.reason,
+        )
 
     def _store_options(self, options: dict[str, Any]) -> None:
         self.user_options = options
@@ -199,7 +260,13 @@ class SpectrumSpawner(KubeSpawner):
         self.cpu_guarantee = profile.cpu_guarantee or 0
 
     def _owner(self, team: str) -> Owner:
-        return Owner(hub=self.hub_namespace, team=team, user=self.user.name, server=self.name)
+        return Owner(
+            hub=self.hub_namespace,
+            team=team,
+            user=self.user.name,
+            server=self.name,
+            subject=self._subject,
+        )
 
     async def get_server_manifest(self, *, start_id: str) -> dict[str, Any]:
         """The pod as a plain dict: KubeSpawner's manifest, finished by ours."""
@@ -232,52 +299,55 @@ class SpectrumSpawner(KubeSpawner):
 
         After a failed start JupyterHub calls `stop`, so that it ends with the pod confirmed gone.
         """
-        self._starting, self._ended = True, None
+        self._is_starting, self._run = True, None
         until = asyncio.get_running_loop().time() + self.start_timeout
         try:
             await self.load_user_options()
             return await self._start_pod(until)
         finally:
-            self._starting = False
+            self._is_starting = False
             self._journal.end()
 
     async def _start_pod(self, until: float) -> str:
         choice = self._choice
         assert choice is not None
-        pod = self._pod = self._server_pod(team=choice.team.name, start_id=uuid.uuid4().hex)
+        run = self._run = Run(
+            self.views,
+            self._outbox,
+            self._owner(choice.team.name),
+            namespace=self.namespace,
+            pod_name=self.pod_name,
+            start_id=uuid.uuid4().hex,
+        )
         start = Start(
             views=self.views,
-            pod=pod,
+            pod=run.pod,
             choice=choice,
             journal=self._journal,
+            trail=run.trail,
+            actor=actor.current(),
             find_url=self._find_url,
         )
-        manifest = await self.get_server_manifest(start_id=pod.start_id)
-        self._save_state()  # a hub that dies now finds the pod again by its start id
-        ready = await start.run(
-            claim=self.get_home_manifest(choice),
-            manifest=manifest,
-            until=until,
-            http_timeout=self.http_timeout,
-        )
+        run.trail.ask(choice, actor=start.actor)
+        try:
+            manifest = await self.get_server_manifest(start_id=run.pod.start_id)
+            self._save_state()  # a hub that dies now finds the pod again by its start id
+            ready = await start.run(
+                claim=self.get_home_manifest(choice),
+                manifest=manifest,
+                until=until,
+                http_timeout=self.http_timeout,
+            )
+        except Exception as error:
+            if isinstance(error, Refusal):
+                error.link(self.requests_url, choice.as_options())
+            run.trail.refuse(f"The start failed: {error}", actor=start.actor)  # if still untold
+            raise
+        run.is_up = True
         return self._find_url(ready)
 
     def _find_url(self, pod: Pod) -> str:
         return f"http://{fmt_ip_url(pod.ip)}:{self.port}{self.server.base_url}"
-
-    def _server_pod(
-        self, *, team: str, start_id: str, uid: str = "", may_exist: bool = False
-    ) -> ServerPod:
-        return ServerPod(
-            client=self.views.client,
-            view=self.views.pods(self.namespace),
-            namespace=self.namespace,
-            name=self.pod_name,
-            owner=self._owner(team),
-            start_id=start_id,
-            uid=uid,
-            may_exist=may_exist,
-        )
 
     def _save_state(self) -> None:
         self.orm_spawner.state = self.get_state()
@@ -293,30 +363,54 @@ class SpectrumSpawner(KubeSpawner):
 
         `now` changes nothing: a server always has the time to end that its pod grants it.
         """
-        if self._pod is not None and self._pod.may_exist:
-            await self._pod.delete()
+        run = self._run
+        if run is None or not run.pod.may_exist:
+            return
+        try:
+            run.tell_end(asked_by=self._asked_by)
+            run.is_stopping = True
+            self._save_state()  # the next hub finishes what this one may not
+        except Exception:
+            # raised, it would make JupyterHub forget a server that runs
+            self.log.exception("The stop of %s was not noted down", self._log_name)
+        await run.stop()
+
+    @property
+    def _asked_by(self) -> str:
+        """Who asked for the stop under way, "" if it is the hub's own doing."""
+        return "" if self._stop_future is None else actor.current()
+
+    @property
+    def server(self) -> Any:
+        """JupyterHub's record of where the server is: that there is one is its record of it."""
+        return Spawner.server.fget(self)
+
+    @server.setter
+    def server(self, server: Any) -> None:
+        # JupyterHub takes any end of `stop` for the end of the server, and wipes what it knows.
+        # After a stop that only ended with the hub itself, that is left to the next hub.
+        if server is None and self._run is not None and self._run.is_cut_off:
+            raise asyncio.CancelledError(f"the stop of {self._log_name} was cut off")
+        Spawner.server.fset(self, server)
 
     async def poll(self) -> ExitStatus | None:
         """None while the server runs, starts, or nobody knows; else its exit status."""
-        pod = self._pod
-        if pod is None or not pod.may_exist:
-            return ExitStatus(None, "it was not started") if self._ended is None else self._ended
-        if self._starting:
+        if self._run is None:
+            return ExitStatus(None, "it was not started")
+        if self._is_starting and self._run.pod.may_exist:
             return None
-        with suppress(TimeoutError):
-            await self.views.pods(pod.namespace).wait_synced(SYNC_PATIENCE)
-        if self._ended is None:
-            self._ended = await find_end(pod)
-        return self._ended
+        return await self._run.poll()
 
     async def get_url(self) -> str:
         """Where the server is. Of one that a former hub was still starting, its pod will tell."""
-        if self._pod is None:
+        if self._run is None or self._run.is_stopping:
             return self.server.url
-        seen = self._pod.seen
+        seen = self._run.pod.seen
         if not self.server.ip:
-            with suppress(Refusal):
-                seen = await self._pod.wait_ready(timeout=self.start_timeout)
+            try:
+                seen = await self._run.pod.wait_ready(timeout=self.start_timeout)
+            except Refusal as refusal:
+                self._run.failure = refusal.jupyterhub_message
         if seen is None or not seen.ready or seen.ip == self.server.ip:
             return self.server.url
         return self._find_url(seen)
@@ -324,8 +418,10 @@ class SpectrumSpawner(KubeSpawner):
     def start_polling(self) -> None:
         """Look now and then, as JupyterHub does, and at once when the view sees the end."""
         super().start_polling()
-        if self._end_watch is None and self._pod is not None:
-            self._end_watch = asyncio.create_task(self._notify_end(self._pod))
+        if self._run is not None and self._run.is_stopping:
+            self._stop_pending = True  # shown as what it is
+        if self._end_watch is None and self._run is not None:
+            self._end_watch = asyncio.create_task(self._notify_end(self._run))
 
     def stop_polling(self) -> None:
         super().stop_polling()
@@ -334,12 +430,12 @@ class SpectrumSpawner(KubeSpawner):
         if watch is not None and watch is not asyncio.current_task():
             watch.cancel()
 
-    async def _notify_end(self, pod: ServerPod) -> None:
+    async def _notify_end(self, run: Run) -> None:
         while True:
-            await pod.wait_ended()
+            await run.wait_over()
             if await self.poll_and_notify() is not None:
                 return
-            await asyncio.sleep(5)
+            await asyncio.sleep(NOTIFY_AGAIN)
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
         async for percent, sentence in self._journal.follow():
@@ -348,8 +444,8 @@ class SpectrumSpawner(KubeSpawner):
     def get_state(self) -> dict[str, Any]:
         """What finds the running pod again; it never decides what the next start does."""
         state = Spawner.get_state(self)
-        if self._pod is not None:
-            state |= {**self._pod.state, "options": self._accepted}
+        if self._run is not None:
+            state |= {**self._run.state, "options": self._accepted, "subject": self._subject}
         return state
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -358,13 +454,14 @@ class SpectrumSpawner(KubeSpawner):
             return
         self.namespace, self.pod_name = state["namespace"], state["pod_name"]
         self._accepted = state["options"]
-        self._pod = self._server_pod(
-            team=state["team"], start_id=state["start_id"], uid=state["uid"], may_exist=True
-        )
+        self._subject = state.get("subject", "")
+        self._run = Run.from_state(self.views, self._outbox, self._owner(state["team"]), state)
 
     def clear_state(self) -> None:
         Spawner.clear_state(self)
-        self._pod = None
+        if self._run is not None and not self._run.trail.is_over:
+            self._run.tell_end(asked_by=self._asked_by)  # before there was a pod to stop
+        self._run = None
         self._choice = None
         self._journal = Journal()
 
@@ -377,14 +474,17 @@ async def _render_form(spawner: SpectrumSpawner) -> str:
         teams=await spawner.find_teams(),
         profiles=spawner.known_profiles,
         inventory=spawner.views.inventory,
-        saved=spawner._accepted,
+        saved=spawner._accepted or {"team": spawner.last_team},
         contact=spawner.contact,
+        requests_url=spawner.requests_url,
     )
     return form.render(context)
 
 
-def _options_from_form(formdata: dict[str, list[str]]) -> dict[str, str]:
+def _options_from_form(formdata: dict[str, list[str]], spawner: SpectrumSpawner) -> dict[str, str]:
     try:
         return form.options_from_form(formdata)
     except OptionError as error:
-        raise Refusal(str(error), reason="options", status_code=error.status) from error
+        refusal = refusal_of_options(error)
+        spawner._tell_refusal(refusal, formdata, by=actor.of(spawner.handler))
+        raise refusal from error

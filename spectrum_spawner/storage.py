@@ -51,6 +51,17 @@ def make_volumes(claim: str, *, shared_memory: int) -> list[dict[str, Any]]:
     return volumes
 
 
+def with_home(pod: dict[str, Any], claim: str) -> dict[str, Any]:
+    """The pod with another claim as its home: a person who was renamed keeps the one they had."""
+    volumes = [
+        {**volume, "persistentVolumeClaim": {"claimName": claim}}
+        if volume["name"] == "home"
+        else volume
+        for volume in pod["spec"]["volumes"]
+    ]
+    return {**pod, "spec": {**pod["spec"], "volumes": volumes}}
+
+
 def make_mounts(*, shared_memory: int) -> list[dict[str, Any]]:
     """Where a container sees what `make_volumes` gave the pod."""
     mounts = [{"name": "home", "mountPath": HOME}]

@@ -12,8 +12,9 @@ from spectrum_spawner.conditions import find_condition
 class Team:
     """One team as the hub and the controller see it.
 
-    `namespace`, `gid` and `ready` come from the controller through the object's status;
-    a team that the controller has not prepared yet has no namespace.
+    `namespace`, `gid`, `ready`, `granted_profiles` and `servers` come from the controller through
+    the object's status; a team that the controller has not prepared yet has no namespace.
+    `idle_minutes` is what the team asked for; the release's limits are not applied to it here.
     """
 
     name: str
@@ -21,13 +22,19 @@ class Team:
     display_name: str
     groups: frozenset[str]
     leads: frozenset[str] = frozenset()
+    lead_groups: frozenset[str] = frozenset()
     profiles: frozenset[str] = frozenset()
+    granted_profiles: frozenset[str] = frozenset()
+    default_profile: str | None = None
+    idle_minutes: int | None = None
+    template: str | None = None
     home_size: str | None = None
     home_storage_class: str | None = None
     namespace: str | None = None
     gid: int | None = None
     ready: bool = False
     message: str = ""
+    servers: int = 0
     gpus_used: Mapping[str, int] | None = None
     gpus_hard: Mapping[str, int] | None = None
 
@@ -43,15 +50,21 @@ class Team:
             name=metadata["name"],
             uid=metadata["uid"],
             display_name=spec.get("displayName") or metadata["name"],
-            groups=frozenset(spec.get("groups") or [metadata["name"]]),
+            groups=_read_groups(spec.get("groups") or [metadata["name"]]),
             leads=frozenset(spec.get("leads") or []),
+            lead_groups=_read_groups(spec.get("leadGroups") or []),
             profiles=frozenset(spec.get("profiles") or []),
+            granted_profiles=frozenset((status.get("granted") or {}).get("profiles") or []),
+            default_profile=spec.get("defaultProfile"),
+            idle_minutes=(spec.get("idle") or {}).get("minutes"),
+            template=spec.get("template"),
             home_size=home.get("size"),
             home_storage_class=home.get("storageClass"),
             namespace=status.get("namespace"),
             gid=status.get("gid"),
             ready=ready.get("status") == "True",
             message=ready.get("message", ""),
+            servers=status.get("servers", 0),
             gpus_used={key: value["used"] for key, value in usage.items()},
             gpus_hard={key: value["hard"] for key, value in usage.items() if "hard" in value},
         )
@@ -61,8 +74,18 @@ class Team:
         return names.slug(self.name)
 
 
+def _read_groups(groups: Iterable[str]) -> frozenset[str]:
+    return frozenset(filter(None, map(names.plain_group, groups)))
+
+
 def teams_of(groups: Iterable[str], teams: Iterable[Team]) -> list[Team]:
     """The teams that somebody in `groups` belongs to, by display name."""
     mine = set(groups)
     found = [team for team in teams if team.groups & mine]
     return sorted(found, key=lambda team: (team.display_name.casefold(), team.name))
+
+
+def is_lead(name: str, groups: Iterable[str], team: Team) -> bool:
+    """Whether somebody in `groups` leads a team: by name while in it, or by a lead group."""
+    mine = set(groups)
+    return bool(team.lead_groups & mine) or (name in team.leads and bool(team.groups & mine))

@@ -9,6 +9,7 @@ from spectrum_spawner.controller.capacity import (
     Holder,
     Node,
     count,
+    count_servers,
     make_node_trim,
     make_pod_trim,
     requested,
@@ -115,12 +116,49 @@ def test_a_pod_holds_what_the_scheduler_counts(spec: dict[str, Any], wanted: Any
 
 
 def test_of_a_pod_only_its_node_and_gpus_are_kept() -> None:
-    trim = make_pod_trim([GPU])
+    trim = make_pod_trim([GPU], "spectrum")
     metadata = {"name": "jupyter-alice", "namespace": "spectrum-flight", "labels": {"a": "b"}}
     on_a = {"nodeName": "a", "containers": [container(limits={GPU: "1"})]}
     assert trim({"metadata": metadata, "spec": on_a}) == holder("spectrum-flight", "a", 1)
     plain = {"nodeName": "a", "containers": [container(limits={"cpu": "1"})]}
     assert trim({"metadata": metadata, "spec": plain}) is NO_HOLDER
+
+
+SERVER = {"app.kubernetes.io/component": "singleuser-server"}
+OWNER = {"spectrum.dev/owner-hub": "spectrum", "spectrum.dev/owner-team": "flight"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "phase", "servers"),
+    [
+        pytest.param({"labels": SERVER, "annotations": OWNER}, "Running", 1, id="runs"),
+        pytest.param({"labels": SERVER, "annotations": OWNER}, "Pending", 0, id="does not run yet"),
+        pytest.param({"labels": SERVER}, "Running", 0, id="a label makes no server"),
+        pytest.param({"annotations": OWNER}, "Running", 0, id="a training of the team"),
+        pytest.param(
+            {"labels": SERVER, "annotations": {**OWNER, "spectrum.dev/owner-hub": "other"}},
+            "Running",
+            0,
+            id="another hub's",
+        ),
+        pytest.param(
+            {"labels": SERVER, "annotations": {**OWNER, "spectrum.dev/owner-team": "ops"}},
+            "Running",
+            0,
+            id="says it is another team's",
+        ),
+    ],
+)
+def test_servers_are_counted_by_their_owner_marks(
+    metadata: dict[str, Any], phase: str, servers: int
+) -> None:
+    pod = {
+        "metadata": {"name": "p", "namespace": "spectrum-flight", **metadata},
+        "spec": {"nodeName": "a", "containers": [container()]},
+        "status": {"phase": phase},
+    }
+    found = count_servers([make_pod_trim([GPU], "spectrum")(pod)], {"spectrum-flight": "flight"})
+    assert found["spectrum-flight"] == servers
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What somebody may choose, and what they are told when they may not."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,6 +72,31 @@ def test_whatever_is_not_allowed_is_refused_in_one_short_sentence(
         True,
         False,
     )
+
+
+def test_a_teams_own_default_comes_before_the_profiles() -> None:
+    team = replace(FLIGHT, default_profile="gpu-1")
+    assert choose({}, teams=[team], profiles=KNOWN).profile == KNOWN["gpu-1"]
+    vanished = replace(FLIGHT, default_profile="gpu-8")
+    assert choose({}, teams=[vanished], profiles=KNOWN).profile == KNOWN["cpu-small"]
+
+
+@pytest.mark.parametrize(
+    ("options", "teams", "request_kind"),
+    [
+        ({}, [], "team"),
+        ({"team": "flight", "profile": "ops-only"}, [FLIGHT], "profile"),
+        ({}, [replace(FLIGHT, profiles=frozenset({"gone"}))], "profile"),
+        ({"team": "ops"}, [FLIGHT], ""),
+        ({"profile": "nope"}, [FLIGHT], ""),
+    ],
+)
+def test_it_is_said_which_request_would_help(
+    options: dict[str, Any], teams: list[Team], request_kind: str
+) -> None:
+    with pytest.raises(OptionError) as found:
+        choose(options, teams=teams, profiles=KNOWN)
+    assert found.value.request == request_kind
 
 
 def test_a_team_that_one_has_left_is_no_longer_the_last_one() -> None:

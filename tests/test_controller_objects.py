@@ -16,7 +16,12 @@ from spectrum_spawner.controller.ownership import (
     is_of_team,
     is_to_be_purged,
 )
-from spectrum_spawner.controller.settings import NetworkRules, Settings, SettingsError
+from spectrum_spawner.controller.settings import (
+    AuditRules,
+    NetworkRules,
+    Settings,
+    SettingsError,
+)
 from spectrum_spawner.controller.status import make_condition, make_status, status_patch
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -395,10 +400,13 @@ def test_a_condition_that_turns_gets_a_new_time_and_stale_parts_are_removed() ->
     }
 
 
-def test_settings_are_read_from_the_environment() -> None:
+def test_settings_are_read_from_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "auditTokenController").write_text("secret\n")
     assert Settings.from_environment(
         {
             "HUB_NAMESPACE": "spectrum",
+            "AUDIT_URL": "http://service.spectrum:8082/internal/audit",
+            "SPECTRUM_SECRETS": str(tmp_path),
             "ACCELERATORS": '["nvidia.com/gpu", "amd.com/gpu", "nvidia.com/gpu"]',
             "NETWORK_POLICY": '{"enabled": true, "internet": {"except": ["10.0.0.0/8"]}}',
             "TEAM_GIDS": "200000-200009",
@@ -408,6 +416,7 @@ def test_settings_are_read_from_the_environment() -> None:
         prefix="spectrum-",
         accelerators=("amd.com/gpu", "nvidia.com/gpu"),
         network=NetworkRules(internet_except=("10.0.0.0/8", "169.254.0.0/16")),
+        audit=AuditRules(url="http://service.spectrum:8082/internal/audit", token="secret"),
         first_gid=200000,
         last_gid=200009,
     )
@@ -425,6 +434,9 @@ def test_settings_are_read_from_the_environment() -> None:
         ("NETWORK_POLICY", '{"internet": {"except": ["0.0.0.0/0"]}}'),
         ("NETWORK_POLICY", '{"internet": {"except": [10]}}'),
         ("NETWORK_POLICY", "[]"),
+        ("TEAM_TEMPLATES", "research"),
+        ("TEAM_TEMPLATES", '{"research": {"pattern": "(a+)+", "max": 1}}'),
+        ("SPECTRUM_SECRETS", "/nowhere"),
         ("TEAM_GIDS", "0-10"),
         ("TEAM_GIDS", "200000"),
         ("TEAM_GIDS", "200000-100000"),
@@ -432,7 +444,7 @@ def test_settings_are_read_from_the_environment() -> None:
 )
 def test_a_setting_that_cannot_be_used_is_named(variable: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"^{variable}: "):
-        Settings.from_environment({"HUB_NAMESPACE": "spectrum", variable: value})
+        Settings.from_environment({"HUB_NAMESPACE": "spectrum", "AUDIT_URL": "x", variable: value})
 
 
 def test_the_chart_installs_the_definition_that_the_controller_knows() -> None:

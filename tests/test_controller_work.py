@@ -6,6 +6,9 @@ import pytest
 
 from spectrum_spawner.controller import work
 from spectrum_spawner.controller.work import Work
+from tests.hub.clock import Clock, wait_until
+
+DAY = 86_400.0
 
 
 @pytest.fixture(autouse=True)
@@ -13,10 +16,19 @@ def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "SETTLE", 0)
 
 
+@pytest.fixture
+async def clock() -> Clock:
+    return Clock(asyncio.get_running_loop())
+
+
 class Doer:
-    """Counts calls, and lets a test hold them, or fail the first few."""
+    """Counts calls, and lets a test hold them, or fail the first few.
+
+    Each call asks to be called again after as many seconds as `again` says.
+    """
 
     def __init__(self, *, failures: int = 0) -> None:
+        self.again: float | None = None
         self.calls: list[str] = []
         self.running = self.most = 0
         self.succeeded = asyncio.Event()
@@ -24,7 +36,7 @@ class Doer:
         self.open.set()
         self._failures = failures
 
-    async def __call__(self, key: str) -> None:
+    async def __call__(self, key: str) -> float | None:
         self.calls.append(key)
         self.running += 1
         self.most = max(self.most, self.running)
@@ -36,6 +48,7 @@ class Doer:
             self._failures -= 1
             raise RuntimeError("not yet")
         self.succeeded.set()
+        return self.again
 
 
 async def settle() -> None:
@@ -98,6 +111,33 @@ async def test_a_change_cuts_the_pause_after_a_failure_short() -> None:
     queue.add("flight")
     await settle()
     assert len(do.calls) == 2
+
+
+async def test_a_call_says_when_its_key_comes_again(clock: Clock) -> None:
+    do = Doer()
+    do.again = DAY
+    queue = Work(do)
+    queue.add("flight")
+    await settle()
+    began = clock.time()
+    with clock.hurry(1e7):
+        await wait_until(lambda: len(do.calls) == 3, within=3 * DAY)
+    assert clock.time() - began >= 2 * DAY
+    await queue.close()
+
+
+async def test_the_last_call_has_the_last_word_on_when_its_key_comes_again(clock: Clock) -> None:
+    do = Doer()
+    do.again = DAY
+    queue = Work(do)
+    queue.add("flight")
+    await settle()
+    do.again = None
+    queue.add("flight")
+    await settle()
+    with clock.hurry(1e7):
+        await asyncio.sleep(3 * DAY)
+    assert do.calls == ["flight", "flight"]
 
 
 async def test_closing_ends_what_runs_and_what_waits() -> None:

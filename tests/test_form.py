@@ -14,6 +14,7 @@ from spectrum_spawner.teams import Team
 GPU = "nvidia.com/gpu"
 A100 = "NVIDIA-A100-SXM4-80GB"
 GIB = 2**30
+REQUESTS = "/services/spectrum/requests"
 TENSORFLOW = Image(name="tensorflow", title="TensorFlow 2.21", image="tf:1", python="3.11")
 TORCH = Image(name="torch", title="PyTorch 2.9", image="torch:1")
 CPU_SMALL = Profile(
@@ -62,8 +63,14 @@ def make_context(**changes):
         "inventory": make_inventory(),
         "saved": {},
         "contact": "your cluster administrators",
+        "requests_url": REQUESTS,
     }
     return form.form_context(**(record | changes))
+
+
+def selected(context):
+    """Names of the profiles that are selected at first: one, if there is any."""
+    return [card.name for card in context["cards"] if card.checked]
 
 
 def card_of(context, name):
@@ -75,7 +82,7 @@ class Page(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.tags, self.text, self.fields = [], "", []
+        self.tags, self.text, self.fields, self.links = [], "", [], []
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):
@@ -83,6 +90,8 @@ class Page(HTMLParser):
         attributes = dict(attrs)
         if tag in ("input", "select", "button"):
             self.fields.append((tag, attributes))
+        if tag == "a":
+            self.links.append(attributes["href"])
 
     def handle_data(self, data):
         self.text += data
@@ -153,6 +162,7 @@ def test_the_context_says_everything_the_page_shows():
         ],
         "message": "",
         "contact": "your cluster administrators",
+        "requests_url": REQUESTS,
         "filter_above": 12,
     }
 
@@ -234,8 +244,29 @@ def test_the_last_choice_is_selected_again_while_it_is_allowed():
 )
 def test_what_is_no_longer_allowed_is_said_and_the_default_selected(saved, message):
     context = make_context(saved=saved)
-    assert [card.name for card in context["cards"] if card.checked] == ["cpu-small"]
+    assert selected(context) == ["cpu-small"]
     assert context["message"] == message
+
+
+def test_the_teams_default_profile_is_selected_where_nothing_was_used_before():
+    lead = make_team(default_profile="gpu-1")
+    context = make_context(teams=[lead])
+    assert selected(context) == ["gpu-1"]
+    assert context["teams"][0]["default"] == "gpu-1"
+    used = make_context(teams=[lead], saved={"team": "flight", "profile": "cpu-small"})
+    assert selected(used) == ["cpu-small"]
+
+
+def test_a_default_profile_that_the_team_may_not_use_is_none():
+    team = make_team(profiles=frozenset({"cpu-small"}), default_profile="gpu-1")
+    assert selected(make_context(teams=[team])) == ["cpu-small"]
+
+
+def test_a_profile_that_was_granted_is_offered():
+    team = make_team(
+        profiles=frozenset({"cpu-small"}), granted_profiles=frozenset({"gpu-1"}), gpus_hard={GPU: 1}
+    )
+    assert [card.name for card in make_context(teams=[team])["cards"]] == ["cpu-small", "gpu-1"]
 
 
 @pytest.mark.parametrize("junk", [None, 3, [], {"a": 1}, ["cpu-small"]])
@@ -263,6 +294,16 @@ def test_somebody_in_no_team_reads_whom_to_ask_and_cannot_start():
     assert "You are in no team yet" in page.text
     assert "your cluster administrators" in page.text
     assert page.fields == []
+    assert page.links == [f"{REQUESTS}?kind=team"]
+
+
+def test_each_team_has_a_link_to_ask_for_more():
+    odd = make_team("a&b", profiles=frozenset({"gone"}))
+    assert page_of(teams=[make_team(), odd]).links == [
+        f"{REQUESTS}?kind=quota&team=flight",
+        f"{REQUESTS}?kind=quota&team=a%26b",
+        f"{REQUESTS}?kind=profile&team=a%26b",
+    ]
 
 
 def test_a_team_without_profiles_has_no_start_button():

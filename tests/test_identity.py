@@ -1,5 +1,6 @@
 """Sign-in by shared password: the table in the values has the last word."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from jupyterhub.app import JupyterHub
 from traitlets.config import Config
 
 from spectrum_spawner.identity import TableAuthenticator, groups_of
+from spectrum_spawner.outbox import Outbox
 
 USER_PASSWORD = "u" * 16
 ADMIN_PASSWORD = "a" * 40
@@ -162,6 +164,7 @@ def test_rights_are_asked_for_again_at_each_start_and_for_each_kind_of_request()
     authenticator = make_authenticator()
     assert authenticator.manage_groups
     assert authenticator.refresh_pre_spawn
+    assert authenticator.refresh_pre_stop
     assert authenticator.auth_refresh_strict
     assert not authenticator.allow_existing_users
 
@@ -190,6 +193,24 @@ async def test_who_leaves_the_table_has_no_group_and_no_admin_role_after_a_resta
         "alice": {"admin": False, "roles": ["user"], "groups": ["ops"]},
         "bob": {"admin": False, "roles": ["user"], "groups": []},
     }
+
+
+async def test_what_a_new_table_changes_is_recorded(hub: RestartedHub, tmp_path: Path) -> None:
+    told: dict[str, Any] = {
+        "audit_file": str(tmp_path / "audit.sqlite"),
+        "allowed_users": {"alice"},
+    }
+    app = await hub.start(members=TABLE, **told)
+    orm.User.find(app.db, "alice").groups = [orm.Group(name="flight"), orm.Group(name="ops")]
+    app.db.commit()
+    await hub.start(members={"ops": ["alice"]}, **told)
+    outbox = Outbox.shared(told["audit_file"], "", "")
+    records = [json.loads(body) for _, body in outbox._read_batch()]
+    await Outbox.close_shared()
+    assert [(record["actor"], record["reason"]) for record in records] == [
+        ("identity-provider", "alice joined flight, ops."),
+        ("identity-provider", "alice left flight."),
+    ]
 
 
 async def test_who_leaves_the_list_keeps_an_account_but_cannot_sign_in(hub: RestartedHub) -> None:

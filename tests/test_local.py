@@ -36,6 +36,7 @@ from local.progress import Progress, format_elapsed
 from local.release import is_rolled_out, is_team_ready, make_image_values
 from local.suite import Counts, choose_parts, read_counts
 from local.toolchain import NEEDED, check_go, check_go_version
+from local.up import list_accounts
 from local.versions import find_go_tool, load_versions
 
 SLEEP = ["sleep", "600"]
@@ -388,8 +389,8 @@ def test_an_unknown_part_is_refused_in_one_line():
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        "local/test: no part units; there are unit, chart, hub, images, cluster, browser, bench, "
-        "life\n"
+        "local/test: no part units; there are unit, chart, hub, images, cluster, browser, "
+        "keycloak, bench, life\n"
     )
 
 
@@ -561,6 +562,20 @@ def test_image_values_name_each_build():
 # a release
 
 
+def test_up_says_who_may_sign_in_with_which_password():
+    auth = {
+        "users": ["carol"],
+        "groups": {"flight": ["alice"], "ops": ["alice", "bob"]},
+        "admins": ["admin"],
+    }
+    assert list_accounts(auth, {"userPassword": "one", "adminPassword": "another"}) == [
+        "people: alice (flight, ops); bob (ops); carol (no team)",
+        "their password: one",
+        "administrators: admin",
+        "their password: another",
+    ]
+
+
 def make_deployment(*, generation=1, **status):
     whole = {
         "observedGeneration": 1,
@@ -607,7 +622,7 @@ def test_a_team_is_ready_once_its_newest_version_is_reconciled(status, ready):
 def test_parts_run_the_cheapest_first_and_long_ones_only_when_asked_for():
     every_day = ["unit", "chart", "hub", "images", "cluster", "browser"]
     assert choose_parts([], long=False) == every_day
-    assert choose_parts([], long=True) == [*every_day, "bench", "life"]
+    assert choose_parts([], long=True) == [*every_day, "keycloak", "bench", "life"]
     assert choose_parts(["bench", "unit"], long=False) == ["unit", "bench"]
 
 

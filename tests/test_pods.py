@@ -95,6 +95,28 @@ def test_a_pod_is_trimmed_to_what_is_asked_of_it(
     assert trim(make_object(status)) == expected
 
 
+def test_a_pod_says_what_it_holds_and_since_when() -> None:
+    containers = [
+        {"name": "notebook", "resources": {"limits": {"cpu": "2", "nvidia.com/gpu": "1"}}},
+        {"name": "helper", "resources": {"limits": {"nvidia.com/gpu": "2", "a.b/c": "1"}}},
+        {"name": "bare"},
+    ]
+    obj = make_object({}, creationTimestamp="2026-01-31T09:14:00Z")
+    obj["metadata"]["annotations"]["spectrum.dev/profile"] = "gpu-1"
+    obj["spec"] = {"containers": containers}
+    pod = trim(obj)
+    assert (pod.profile, pod.created, pod.gpus) == (
+        "gpu-1",
+        "2026-01-31T09:14:00Z",
+        {"nvidia.com/gpu": 3, "a.b/c": 1},
+    )
+
+
+def test_a_pod_that_is_evicted_says_why() -> None:
+    evicted = {"type": "DisruptionTarget", "status": "True", "message": "The node is drained."}
+    assert trim(make_object({"conditions": [evicted]})).disruption == "The node is drained."
+
+
 def test_a_pod_on_its_way_out_says_so() -> None:
     assert trim(make_object({}, deletionTimestamp="2026-01-01T00:00:00Z")).deleting
 

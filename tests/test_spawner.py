@@ -190,12 +190,19 @@ async def test_state_finds_the_pod_that_runs(spawner: SpectrumSpawner) -> None:
         "start_id": "s-1",
         "uid": "u-7",
         "options": {"team": "flight", "profile": "gpu-1", "image": "tensorflow"},
+        "stopping": True,
+        "subject": "https://id.example|7",
     }
     spawner.load_state(state)
     assert spawner.get_state() == state
-    pod = spawner._pod
-    assert pod is not None
-    assert pod.owner == Owner(hub="spectrum", team="flight", user="Ann {username}", server="")
+    assert spawner._run is not None
+    assert spawner._run.pod.owner == Owner(
+        hub="spectrum",
+        team="flight",
+        user="Ann {username}",
+        server="",
+        subject="https://id.example|7",
+    )
     spawner.clear_state()
     assert spawner.get_state() == {}
     assert await spawner.poll() == 1
@@ -205,6 +212,19 @@ async def test_a_server_that_was_never_started_is_not_running(spawner: SpectrumS
     spawner.load_state({})
     assert await spawner.poll() == 1
     await spawner.stop()
+
+
+async def test_state_of_an_earlier_release_still_finds_the_pod(spawner: SpectrumSpawner) -> None:
+    state = {
+        "namespace": "spectrum-flight",
+        "pod_name": "jupyter-ann",
+        "team": "flight",
+        "start_id": "s-1",
+        "uid": "u-7",
+        "options": {},
+    }
+    spawner.load_state(state)
+    assert spawner.get_state() == {**state, "stopping": False, "subject": ""}
 
 
 FORBIDDEN = 'pods "p" is forbidden: '
@@ -218,7 +238,7 @@ FORBIDDEN = 'pods "p" is forbidden: '
             "used: requests.nvidia.com/gpu=2, limited: requests.nvidia.com/gpu=2",
             "quota",
             "The quota of team flight is used up: 2 of 2 GPUs in use, 1 more needed. "
-            "Stop a server of the team, or ask for more quota.",
+            "Stop a server of the team, or request more.",
         ),
         (
             FORBIDDEN + "exceeded quota: spectrum, requested: limits.memory=4Gi,pods=1, "
@@ -226,7 +246,14 @@ FORBIDDEN = 'pods "p" is forbidden: '
             "quota",
             "The quota of team flight is used up: 30Gi of 32Gi memory in use, 4Gi more needed; "
             "20 of 20 pods in use, 1 more needed. "
-            "Stop a server of the team, or ask for more quota.",
+            "Stop a server of the team, or request more.",
+        ),
+        (
+            FORBIDDEN + "exceeded quota: spectrum, requested: requests.storage=10Gi, "
+            "used: requests.storage=95Gi, limited: requests.storage=100Gi",
+            "quota",
+            "The quota of team flight is used up: 95Gi of 100Gi storage in use, 10Gi more needed. "
+            "Stop a server of the team, or request more.",
         ),
         (
             FORBIDDEN + "unable to create new content in namespace x because it is being "
@@ -253,6 +280,33 @@ def test_what_the_api_server_refuses_is_said_in_one_sentence(
         409,
     )
     assert str(error) in refusal.log_message
+
+
+def test_a_refusal_links_to_the_request_that_would_lift_it() -> None:
+    refusal = Refusal("<b>Full.", reason="quota", request="quota")
+    refusal.link("/services/spectrum/requests", {"team": "a&b", "profile": "gpu-1", "image": "x"})
+    assert refusal.jupyterhub_message == "<b>Full."
+    assert (
+        refusal.jupyterhub_html_message
+        == refusal.message_html
+        == (
+            '&lt;b&gt;Full. <a href="/services/spectrum/requests?kind=quota&amp;team=a%26b&amp;'
+            'profile=gpu-1">Request more</a>'
+        )
+    )
+
+
+@pytest.mark.parametrize("asked", [{}, {"team": ["a"], "profile": None}])
+def test_a_link_names_only_what_was_asked_in_earnest(asked: dict[str, Any]) -> None:
+    refusal = Refusal("No.", reason="options", request="team")
+    refusal.link("/requests", asked)
+    assert 'href="/requests?kind=team"' in str(refusal.message_html)
+
+
+def test_a_refusal_that_no_request_lifts_has_no_link() -> None:
+    refusal = Refusal("No.", reason="options")
+    refusal.link("/requests", {})
+    assert not hasattr(refusal, "jupyterhub_html_message")
 
 
 def test_a_refusal_is_no_fault_of_the_hub() -> None:

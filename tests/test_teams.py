@@ -1,6 +1,8 @@
 """The Team record, and which teams somebody is in."""
 
-from spectrum_spawner.teams import Team, teams_of
+import pytest
+
+from spectrum_spawner.teams import Team, is_lead, teams_of
 
 
 def make_object(name: str, spec: dict | None = None, status: dict | None = None) -> dict:
@@ -16,12 +18,18 @@ def test_a_prepared_team_is_read_whole() -> None:
         "displayName": "Flight",
         "groups": ["flight", "pilots"],
         "leads": ["alice"],
+        "leadGroups": ["captains"],
         "profiles": ["gpu-1"],
+        "defaultProfile": "gpu-1",
+        "idle": {"minutes": 45},
+        "template": "crew",
         "storage": {"home": {"size": "5Gi", "storageClass": "fast"}},
     }
     status = {
         "namespace": "spectrum-flight",
         "gid": 100000,
+        "servers": 3,
+        "granted": {"profiles": ["gpu-8"], "gpus": {"nvidia.com/gpu": 8}},
         "conditions": [{"type": "Ready", "status": "True", "message": "all there"}],
         "usage": {"gpus": {"nvidia.com/gpu": {"used": 1, "hard": 2}, "amd.com/gpu": {"used": 0}}},
     }
@@ -31,13 +39,19 @@ def test_a_prepared_team_is_read_whole() -> None:
         display_name="Flight",
         groups=frozenset({"flight", "pilots"}),
         leads=frozenset({"alice"}),
+        lead_groups=frozenset({"captains"}),
         profiles=frozenset({"gpu-1"}),
+        granted_profiles=frozenset({"gpu-8"}),
+        default_profile="gpu-1",
+        idle_minutes=45,
+        template="crew",
         home_size="5Gi",
         home_storage_class="fast",
         namespace="spectrum-flight",
         gid=100000,
         ready=True,
         message="all there",
+        servers=3,
         gpus_used={"nvidia.com/gpu": 1, "amd.com/gpu": 0},
         gpus_hard={"nvidia.com/gpu": 2},
     )
@@ -54,6 +68,13 @@ def test_a_team_of_which_only_the_name_is_known_is_its_own_group_and_not_ready()
     )
 
 
+def test_groups_are_written_with_or_without_the_slashes_around_them() -> None:
+    spec = {"groups": ["/lines/flight", "pilots/"], "leadGroups": ["/captains/"]}
+    team = Team.from_object(make_object("flight", spec))
+    assert team.groups == {"lines/flight", "pilots"}
+    assert team.lead_groups == {"captains"}
+
+
 def test_one_is_in_the_teams_of_ones_groups_in_the_order_of_their_display_names() -> None:
     teams = [
         Team.from_object(make_object("z", {"displayName": "alpha", "groups": ["a"]})),
@@ -62,3 +83,23 @@ def test_one_is_in_the_teams_of_ones_groups_in_the_order_of_their_display_names(
     ]
     assert [team.name for team in teams_of(["a", "unknown"], teams)] == ["z", "b"]
     assert teams_of([], teams) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "leads"),
+    [
+        pytest.param("alice", ["flight"], True, id="named, and in the team"),
+        pytest.param("alice", ["ops"], False, id="named, and no longer in the team"),
+        pytest.param("alice", [], False, id="named, and in no team"),
+        pytest.param("bob", ["flight"], False, id="a member"),
+        pytest.param("carol", ["captains"], True, id="in a lead group, and in no other"),
+        pytest.param("carol", ["flight", "captains"], True, id="in a lead group and in the team"),
+        pytest.param("carol", ["captain"], False, id="in a group of another name"),
+    ],
+)
+def test_named_leads_lead_while_they_are_members_and_lead_groups_by_themselves(
+    name: str, groups: list[str], leads: bool
+) -> None:
+    spec = {"leads": ["alice"], "leadGroups": ["captains"]}
+    team = Team.from_object(make_object("flight", spec))
+    assert is_lead(name, groups, team) is leads

@@ -6,9 +6,11 @@ and publishes how many GPUs the cluster has and how many are free. It is the onl
 Spectrum with rights on the whole cluster.
 
 `settings` says what it was told, `objects` and `status` build manifests, `ownership` decides
-whose a namespace is and `drift` whether an object is as it should be: all of them are pure.
-`cluster` is what it sees. `reconcile` does one team, with `gids` for group ids and `orphans` for
-namespaces whose Team is gone; `work` says which team and when. `capacity` (pure) counts GPUs and
-`publish` publishes them. `crd` keeps the Team definition current; `handlers` is where kopf calls
-in.
+whose a namespace is, `drift` whether an object is as it should be, `grants` what a team has for
+a time and `changes` what somebody changed in a Team: all of them are pure. `cluster` is what it
+sees. `reconcile` does one team: `filling` fills it from a template, `spaces` makes its namespace,
+with `gids` for group ids and `children` for the objects in it, and `orphans` looks after
+namespaces whose Team is gone. `work` says which team and when, `journal` tells the audit.
+`capacity` (pure) counts GPUs and `publish` publishes them. `crd` keeps the Team definition
+current; `handlers` is where kopf calls in.
 """

@@ -1,4 +1,6 @@
-"""How many GPUs the cluster has and how many are free. Pure: trimmed nodes and pods in.
+"""How many GPUs the cluster has, how many are free, and which teams' servers run.
+
+Pure: trimmed nodes and pods in.
 
 Every pod on the cluster counts, whoever made it: what a node's kubelet and the scheduler count is
 what the next pod will meet.
@@ -30,14 +32,18 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """What is kept of a pod: which node it is on and what it holds there."""
+    """What is kept of a pod: which node it is on and what it holds there.
+
+    `team` is the team whose server it runs, "" if it is none of this hub's servers.
+    """
 
     namespace: str
     node: str
     held: Mapping[str, int] = field(default_factory=dict)
+    team: str = ""
 
 
-NO_HOLDER = Holder(namespace="", node="")  # shared by all pods without accelerators
+NO_HOLDER = Holder(namespace="", node="")  # shared by all pods that hold nothing and run no server
 
 
 def make_node_trim(accelerators: Iterable[str]) -> Callable[[Mapping[str, Any]], Node]:
@@ -59,16 +65,22 @@ def make_node_trim(accelerators: Iterable[str]) -> Callable[[Mapping[str, Any]],
     return trim
 
 
-def make_pod_trim(accelerators: Iterable[str]) -> Callable[[Mapping[str, Any]], Holder]:
-    """A function that keeps of a Pod object what `count` needs."""
+def make_pod_trim(
+    accelerators: Iterable[str], hub_namespace: str
+) -> Callable[[Mapping[str, Any]], Holder]:
+    """A function that keeps of a Pod object what `count` and `count_servers` need."""
     wanted = frozenset(accelerators)
 
     def trim(pod: Mapping[str, Any]) -> Holder:
-        held = requested(pod["spec"], wanted)
-        if not held:
+        held, team = requested(pod["spec"], wanted), _running_team(pod, hub_namespace)
+        if not held and not team:
             return NO_HOLDER
-        node = pod["spec"].get("nodeName", "")
-        return Holder(namespace=pod["metadata"]["namespace"], node=node, held=held)
+        return Holder(
+            namespace=pod["metadata"]["namespace"],
+            node=pod["spec"].get("nodeName", ""),
+            held=held,
+            team=team,
+        )
 
     return trim
 
@@ -121,6 +133,27 @@ def count(
     )
     by_name = {team: dict(sorted(held.items())) for team, held in sorted(teams.items())}
     return Inventory(gpus=tuple(sorted(gpus)), teams=by_name)
+
+
+def count_servers(holders: Iterable[Holder], team_of: Mapping[str, str]) -> Counter[str]:
+    """Servers that run in each team namespace; a pod that names another team is none."""
+    return Counter(
+        holder.namespace
+        for holder in holders
+        if holder.team and team_of.get(holder.namespace) == holder.team
+    )
+
+
+def _running_team(pod: Mapping[str, Any], hub_namespace: str) -> str:
+    """The team whose server a pod runs, by its owner marks; a label alone makes no server."""
+    metadata = pod["metadata"]
+    component = (metadata.get("labels") or {}).get(names.LABEL_COMPONENT)
+    marks = metadata.get("annotations") or {}
+    is_running = (pod.get("status") or {}).get("phase") == "Running"
+    is_ours = marks.get(names.ANNOTATION_HUB) == hub_namespace
+    if component != names.COMPONENT_SERVER or not is_running or not is_ours:
+        return ""
+    return marks.get(names.ANNOTATION_TEAM, "")
 
 
 def _of_container(container: Mapping[str, Any], wanted: frozenset[str]) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """Group ids of teams: handed out once, in order, and never again."""
 
+import asyncio
 import logging
 from collections.abc import Iterable
 
@@ -28,13 +29,19 @@ class Gids:
     def __init__(self, client: Client, settings: Settings) -> None:
         self._client = client
         self._settings = settings
+        self._lock = asyncio.Lock()  # else many new teams would outdo each other again and again
 
     async def allocate(self, in_use: Iterable[int]) -> int:
         """A gid above the mark and above all of `in_use`; raises GidsExhausted or a KubeError."""
         settings = self._settings
-        path = item("v1", "configmaps", HIGH_WATER_MARK, namespace=settings.hub_namespace)
         ours = [gid for gid in in_use if settings.first_gid <= gid <= settings.last_gid]
         above = max(ours, default=settings.first_gid - 1) + 1
+        async with self._lock:
+            return await self._take(above)
+
+    async def _take(self, above: int) -> int:
+        settings = self._settings
+        path = item("v1", "configmaps", HIGH_WATER_MARK, namespace=settings.hub_namespace)
         while True:
             mark = await self._read_mark()
             gid = max(above, _number((mark.get("data") or {}).get(NEXT)), settings.first_gid)

@@ -8,6 +8,7 @@ import asyncio
 import dataclasses
 import itertools
 import logging
+from contextlib import suppress
 from typing import Any
 
 import kopf
@@ -15,7 +16,7 @@ import kopf
 from spectrum_spawner import names
 from spectrum_spawner.controller.cluster import Cluster
 from spectrum_spawner.controller.crd import ensure_definition
-from spectrum_spawner.controller.gids import Gids
+from spectrum_spawner.controller.journal import Journal
 from spectrum_spawner.controller.publish import Publisher
 from spectrum_spawner.controller.reconcile import TEAMS_VERSION, Reconciler
 from spectrum_spawner.controller.settings import Settings, add_networks
@@ -29,9 +30,14 @@ from spectrum_spawner.kube import (
     load_configuration,
     persist,
 )
+from spectrum_spawner.outbox import NotSent, Outbox
 
 # Everything is looked at again after this many seconds, should an event ever have been missed.
-RESYNC = 600
+RESYNC = 1200
+TEAM_WATCH_SECONDS = 300  # life of kopf's watch of the teams
+# Teams are looked at without a count of their servers if that takes longer than these seconds.
+PATIENCE = 10
+LAST_WORDS = 3  # seconds for audit records at the end; the others wait for the next start
 
 _log = logging.getLogger("spectrum.controller")
 
@@ -50,25 +56,40 @@ class Controller:
         await persist(lambda: ensure_definition(self._client))
         self.work = Work(self._reconcile)
         self._cluster = Cluster(self._watching, self.settings.hub_namespace, on_team=self.work.add)
-        gids = Gids(self._client, self.settings)
-        self._reconciler = Reconciler(self._client, self._cluster, gids, self.settings)
+        self._publisher = Publisher(
+            self._watching, self._cluster, self.settings, on_team=self.work.add
+        )
+        audit = self.settings.audit
+        self._outbox = Outbox(audit.outbox, audit.url, audit.token)
+        self._reconciler = Reconciler(
+            self._client,
+            self._cluster,
+            Journal(self._outbox),
+            self.settings,
+            again=self.work.add,
+            count_servers=self._publisher.count_servers,
+        )
         await persist(self._shut_out_api_server)
-        self._publisher = Publisher(self._watching, self._cluster, self.settings)
         self._cluster.start()
         self._publisher.start()
         loop = asyncio.get_running_loop()
+        self._synced = loop.create_task(self._wait_synced())
         self._tasks = [
             loop.create_task(self._publisher.run()),
             loop.create_task(self._resync()),
         ]
+        if audit.url:
+            self._tasks.append(loop.create_task(self._outbox.run()))
 
     async def close(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, self._synced]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.work.close()
         await self._publisher.close()
         await self._cluster.close()
+        await self._close_outbox()
         await self._watching.close()
         await self._client.close()
 
@@ -78,8 +99,21 @@ class Controller:
         if ended:
             raise RuntimeError(f"{len(ended)} parts of the controller have ended")
 
-    async def _reconcile(self, team: str) -> None:
-        await self._reconciler.reconcile(team)
+    async def _reconcile(self, team: str) -> float | None:
+        await asyncio.shield(self._synced)
+        return await self._reconciler.reconcile(team)
+
+    async def _wait_synced(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                await self._publisher.wait_synced()
+
+    async def _close_outbox(self) -> None:
+        if self.settings.audit.url:
+            with suppress(TimeoutError, NotSent):
+                async with asyncio.timeout(LAST_WORDS):
+                    await self._outbox.send_pending()
+        await self._outbox.close()
 
     async def _resync(self) -> None:
         while True:
@@ -110,7 +144,7 @@ class Controller:
         addresses = sorted({a for endpoint in endpoints for a in endpoint["addresses"]})
         network = self.settings.network
         closed = add_networks(network.internet_except, addresses)
-        self._reconciler.settings = dataclasses.replace(
+        self._reconciler.spaces.settings = dataclasses.replace(
             self.settings, network=dataclasses.replace(network, internet_except=closed)
         )
 
@@ -129,7 +163,7 @@ def make_registry(controller: Controller) -> kopf.OperatorRegistry:
     async def on_startup(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.posting.enabled = False
         settings.scanning.disabled = True  # one kind, in one namespace, known beforehand
-        settings.watching.server_timeout = 300
+        settings.watching.server_timeout = TEAM_WATCH_SECONDS
         settings.networking.error_backoffs = itertools.repeat(5)  # an outage is sat out
         # kopf's watch has been seen to survive its own cancellation and go on reconnecting; the
         # next controller finds everything in the cluster, so nothing is lost with this one

@@ -10,6 +10,7 @@ import logging
 from spectrum_spawner import names
 from spectrum_spawner.controller import ownership
 from spectrum_spawner.controller.cluster import NAMESPACES, Cluster
+from spectrum_spawner.controller.journal import Journal
 from spectrum_spawner.controller.settings import Settings
 from spectrum_spawner.kube import Client, NotFound, Object, item
 
@@ -19,8 +20,11 @@ _log = logging.getLogger("spectrum.controller")
 class Orphans:
     """Marks the namespaces that a Team left behind, and deletes one when its name is given."""
 
-    def __init__(self, client: Client, cluster: Cluster, settings: Settings) -> None:
+    def __init__(
+        self, client: Client, cluster: Cluster, journal: Journal, settings: Settings
+    ) -> None:
         self._client = client
+        self._journal = journal
         self._cluster = cluster
         self._settings = settings
 
@@ -43,6 +47,11 @@ class Orphans:
         if ownership.is_orphaned(namespace):
             return
         metadata = namespace["metadata"]
+        # written first: once marked, the namespace is nobody's news any more
+        self._journal.on_deletion(
+            ownership.annotation(namespace, names.ANNOTATION_TEAM),
+            ownership.annotation(namespace, names.ANNOTATION_TEAM_UID),
+        )
         _log.warning("namespace %s has no Team any more: kept, marked orphaned", metadata["name"])
         annotations = {names.ANNOTATION_ORPHANED_AT: now(), names.ANNOTATION_PURGE: None}
         await self._client.patch(

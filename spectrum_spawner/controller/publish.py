@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections import Counter
+from collections.abc import Callable
 
 from spectrum_spawner import names
 from spectrum_spawner.controller.capacity import (
@@ -9,6 +11,7 @@ from spectrum_spawner.controller.capacity import (
     Holder,
     Node,
     count,
+    count_servers,
     make_node_trim,
     make_pod_trim,
 )
@@ -18,6 +21,7 @@ from spectrum_spawner.kube import Backoff, Client, KubeError, Object, collection
 from spectrum_spawner.watch import View, namespaced_name
 
 SETTLE = 0.3  # seconds in which changes join one count: many pods start and stop together
+SERVERS_SETTLE = 2.0  # seconds in which starts and stops of one team join one write of its status
 
 _log = logging.getLogger("spectrum.controller")
 
@@ -25,10 +29,21 @@ _log = logging.getLogger("spectrum.controller")
 class Publisher:
     """Counts the cluster's GPUs whenever nodes or pods change and publishes the numbers.
 
-    Nothing is published before nodes and pods have been listed whole.
+    Nothing is published before nodes and pods have been listed whole. `on_team` is called with a
+    team's name when the number of its servers has changed.
     """
 
-    def __init__(self, client: Client, cluster: Cluster, settings: Settings) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        settings: Settings,
+        *,
+        on_team: Callable[[str], None],
+    ) -> None:
+        self._on_team = on_team
+        self._servers: Counter[str] | None = None
+        self._told: dict[str, asyncio.TimerHandle] = {}
         self._client = client
         self._cluster = cluster
         self._namespace = settings.hub_namespace
@@ -42,7 +57,7 @@ class Publisher:
         self._pods: View[Holder] = View(
             client,
             collection("v1", "pods"),
-            trim=make_pod_trim(settings.accelerators),
+            trim=make_pod_trim(settings.accelerators, settings.hub_namespace),
             key=namespaced_name,
             field_selector=HOLDING_PODS,
             on_change=self._on_change,
@@ -61,16 +76,28 @@ class Publisher:
             view.start()
 
     async def close(self) -> None:
+        for timer in self._told.values():
+            timer.cancel()
         await asyncio.gather(*(view.close() for view in self._views))
 
-    async def run(self) -> None:
-        """Publish for ever; what fails is tried again."""
+    def count_servers(self, namespace: str) -> int | None:
+        """Servers that run in a team's namespace; None while that is not known."""
+        return None if self._servers is None else self._servers[namespace]
+
+    async def wait_synced(self) -> None:
+        """Return once nodes, pods and team namespaces are known."""
         await self._cluster.wait_synced()
         for view in self._views:
             await view.wait_synced()
+        self._count_servers()
+
+    async def run(self) -> None:
+        """Publish for ever; what fails is tried again."""
+        await self.wait_synced()
         backoff = Backoff()
         while True:
             self._changed.clear()
+            self._count_servers()
             try:
                 await self._publish()
                 backoff.reset()
@@ -80,6 +107,20 @@ class Publisher:
                 continue
             await self._changed.wait()
             await asyncio.sleep(SETTLE)
+
+    def _count_servers(self) -> None:
+        teams = self._cluster.team_of()
+        before, after = self._servers or Counter(), count_servers(self._pods, teams)
+        self._servers = after
+        loop = asyncio.get_running_loop()
+        for namespace in teams.keys() - self._told.keys():
+            if before[namespace] != after[namespace]:
+                timer = loop.call_later(SERVERS_SETTLE, self._tell, namespace, teams[namespace])
+                self._told[namespace] = timer
+
+    def _tell(self, namespace: str, team: str) -> None:
+        del self._told[namespace]
+        self._on_team(team)
 
     async def _publish(self) -> None:
         text = count(self._nodes, self._pods, self._cluster.team_of()).to_json()

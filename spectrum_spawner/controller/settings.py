@@ -4,10 +4,12 @@ import ipaddress
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from spectrum_spawner import names
+from spectrum_spawner.team_templates import TeamTemplate, TemplateError, read_templates
 
 LONGEST_PREFIX = 40  # leaves room for a slug that one can still read
 # the cloud's metadata service is there, and its credentials are the node's
@@ -33,6 +35,15 @@ class NetworkRules:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AuditRules:
+    """Where audit records go: `url` with `token`, and until then the file `outbox`."""
+
+    url: str = ""
+    token: str = ""
+    outbox: Path = Path("/var/lib/spectrum-controller/audit.sqlite")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """Everything that the controller is told.
 
@@ -43,15 +54,18 @@ class Settings:
     hub_namespace: str
     prefix: str
     accelerators: tuple[str, ...] = ()
+    templates: Mapping[str, TeamTemplate] = field(default_factory=dict)
     network: NetworkRules = NetworkRules()
+    audit: AuditRules = AuditRules()
     first_gid: int = 100_000
     last_gid: int = 199_999
     health_port: int = 8080
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
-        """Read HUB_NAMESPACE (needed), TEAM_NAMESPACE_PREFIX, ACCELERATORS and NETWORK_POLICY
-        (both JSON), TEAM_GIDS (`100000-199999`) and HEALTH_PORT; raises SettingsError."""
+        """Read HUB_NAMESPACE (needed), TEAM_NAMESPACE_PREFIX, ACCELERATORS, TEAM_TEMPLATES and
+        NETWORK_POLICY (all JSON), TEAM_GIDS (`100000-199999`), AUDIT_URL, AUDIT_OUTBOX,
+        SPECTRUM_SECRETS and HEALTH_PORT; raises SettingsError."""
         hub_namespace = environment.get("HUB_NAMESPACE", "")
         if not hub_namespace:
             raise SettingsError("HUB_NAMESPACE: the namespace of the hub is needed")
@@ -60,7 +74,9 @@ class Settings:
             hub_namespace=hub_namespace,
             prefix=_read_prefix(environment.get("TEAM_NAMESPACE_PREFIX", ""), hub_namespace),
             accelerators=_read_accelerators(environment.get("ACCELERATORS") or "[]"),
+            templates=_read_templates(environment.get("TEAM_TEMPLATES") or "{}"),
             network=_read_network(environment.get("NETWORK_POLICY") or "{}"),
+            audit=_read_audit(environment),
             first_gid=first_gid,
             last_gid=last_gid,
             health_port=int(environment.get("HEALTH_PORT") or 8080),
@@ -85,6 +101,25 @@ def _read_accelerators(text: str) -> tuple[str, ...]:
         if not isinstance(name, str) or not _DOMAIN_NAME.match(name):
             raise SettingsError(f"ACCELERATORS: {name!r} is no resource such as nvidia.com/gpu")
     return tuple(sorted(set(accelerators)))
+
+
+def _read_templates(text: str) -> dict[str, TeamTemplate]:
+    try:
+        return read_templates(_read_json("TEAM_TEMPLATES", text))
+    except TemplateError as error:
+        raise SettingsError(f"TEAM_TEMPLATES: {error}") from error
+
+
+def _read_audit(environment: Mapping[str, str]) -> AuditRules:
+    url = environment.get("AUDIT_URL", "")
+    outbox = Path(environment.get("AUDIT_OUTBOX") or AuditRules.outbox)
+    if not url:
+        return AuditRules(outbox=outbox)
+    secret = Path(environment.get("SPECTRUM_SECRETS", "")) / "auditTokenController"
+    try:
+        return AuditRules(url=url, token=secret.read_text().strip(), outbox=outbox)
+    except OSError as error:
+        raise SettingsError(f"SPECTRUM_SECRETS: {secret} cannot be read: {error}") from error
 
 
 def _read_network(text: str) -> NetworkRules:

@@ -4,12 +4,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from spectrum_spawner import names
+from spectrum_spawner.conditions import find_condition
 from spectrum_spawner.controller.drift import exact_patch, quantity
 
 Manifest = dict[str, Any]
 
 READY = "Ready"
 QUOTA_ENFORCED = "QuotaEnforced"
+
+
+class NotReady(Exception):  # noqa: N818 - says what happened
+    """A team cannot be served for now; `reason` and the message go into its condition."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def is_ready(team: Mapping[str, Any]) -> bool:
+    """Whether a Team was ready, as it stands now, when it was looked at last."""
+    live = team.get("status") or {}
+    is_observed = live.get("observedGeneration") == team["metadata"]["generation"]
+    return is_observed and find_condition(live, READY).get("status") == "True"
 
 
 def make_condition(kind: str, status: bool, reason: str, message: str) -> Manifest:
@@ -35,6 +51,8 @@ def make_status(
     namespace: str | None = None,
     gid: int | None = None,
     quota: Mapping[str, Any] | None = None,
+    servers: int | None = None,
+    granted: Mapping[str, Any] | None = None,
 ) -> Manifest:
     """The whole status of a Team; parts that are not known are left out."""
     status: Manifest = {
@@ -45,6 +63,10 @@ def make_status(
         status["namespace"] = namespace
     if gid is not None:
         status["gid"] = gid
+    if servers is not None:
+        status["servers"] = servers
+    if granted:
+        status["granted"] = dict(granted)
     if gpus := gpu_usage(quota or {}):
         used = sum(count["used"] for count in gpus.values())
         hard = sum(count["hard"] for count in gpus.values())

@@ -20,12 +20,15 @@ class Work:
       run once more afterwards. So after the last `add` there is always a whole call.
     - A call that raises is repeated, after a pause that doubles up to `LONGEST_RETRY`; adding the
       key again cuts the pause short.
+    - A call that returns a number of seconds has its key added again after them, unless another
+      call says otherwise in the meantime.
     """
 
-    def __init__(self, do: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, do: Callable[[str], Awaitable[float | None]]) -> None:
         self._do = do
         self._wanted: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def add(self, key: str) -> None:
         """Have `do(key)` called soon; needs a running event loop."""
@@ -35,6 +38,8 @@ class Work:
 
     async def close(self) -> None:
         """Cancel what runs and forget what waits."""
+        for timer in self._timers.values():
+            timer.cancel()
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -56,11 +61,19 @@ class Work:
 
     async def _succeeds(self, key: str) -> bool:
         try:
-            await self._do(key)
+            again = await self._do(key)
         except Exception as error:
             _log.warning("team %s: %s: %s; will be tried again", key, type(error).__name__, error)
             return False
+        self._set_timer(key, again)
         return True
+
+    def _set_timer(self, key: str, seconds: float | None) -> None:
+        if timer := self._timers.pop(key, None):
+            timer.cancel()
+        if seconds is not None:
+            loop = asyncio.get_running_loop()
+            self._timers[key] = loop.call_later(seconds, self.add, key)
 
 
 async def _wait(event: asyncio.Event, timeout: float) -> None:

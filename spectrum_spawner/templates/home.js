@@ -4,7 +4,9 @@ require(["jquery", "moment", "jhapi"], ($, moment, JHAPI) => {
   for (const time of document.querySelectorAll("time")) {
     const when = new Date(time.dateTime);
     time.title = when.toLocaleString();
-    time.textContent = moment(when).fromNow();
+    time.textContent = time.classList.contains("spectrum-clock")
+      ? when.toLocaleString([], { dateStyle: "medium", timeStyle: "short" })
+      : moment(when).fromNow();
   }
   const stop = document.getElementById("stop-default");
   if (stop) {

@@ -15,6 +15,22 @@ CHART = Path(__file__).parent.parent.parent / "helm" / "spectrum"
 # The least that an administrator must say.
 ACCEPTED: dict[str, Any] = {"auth": {"acceptSharedPassword": True}}
 
+# The least with an identity provider.
+OAUTH: dict[str, Any] = {
+    "auth": {
+        "method": "oauth",
+        "oauth": {
+            "clientId": "spectrum",
+            "clientSecret": "of the provider",
+            "callbackUrl": "https://gpu.flight.test/hub/oauth_callback",
+            "authorizeUrl": "https://id.flight.test/authorize",
+            "tokenUrl": "https://id.flight.test/token",
+            "userdataUrl": "https://id.flight.test/userinfo",
+            "allowAll": True,
+        },
+    }
+}
+
 # A value that is made at random, and what is told by it, in rendered manifests.
 GENERATED = "generated"
 

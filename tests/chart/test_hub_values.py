@@ -8,7 +8,7 @@ import pytest
 import yaml
 from traitlets.config import Config, PyFileConfigLoader
 
-from tests.chart.helm import ACCEPTED, Helm, merge
+from tests.chart.helm import ACCEPTED, OAUTH, Helm, merge
 
 ROOT = Path(__file__).parent.parent.parent
 LOCAL = yaml.safe_load((ROOT / "local" / "values.yaml").read_text())
@@ -24,6 +24,22 @@ def test_the_hub_reads_what_the_chart_writes(
     assert config.SpectrumSpawner.images == expected["images"]
     assert config.TableAuthenticator.members == expected["auth"]["groups"]
     assert config.JupyterHub.base_url == expected["hub"]["baseUrl"]
+
+
+def test_the_hub_reads_an_identity_provider(
+    helm: Helm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = {"groupsClaim": "realm_access.roles", "adminGroups": ["platform/admins"]}
+    values = merge(OAUTH, {"auth": {"oauth": chosen, "groupsMaxAge": 60}})
+    config = load_config(helm, tmp_path, monkeypatch, values)
+    provider = OAUTH["auth"]["oauth"]
+    assert config.OAuthenticator.client_id == provider["clientId"]
+    assert config.OAuthenticator.client_secret == "ab" * 32
+    assert config.OAuthenticator.token_url == provider["tokenUrl"]
+    assert config.OAuthenticator.admin_groups == ["platform/admins"]
+    assert config.ProviderIdentity.groups_claim == "realm_access.roles"
+    assert config.ProviderIdentity.groups_max_age == 60
+    assert "TableAuthenticator" not in config
 
 
 def test_the_demo_accounts_are_alice_bob_carol_and_admin(

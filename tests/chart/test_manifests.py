@@ -1,5 +1,7 @@
 """Everything that the chart makes, whole, and what holds for all of it."""
 
+import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ import pytest
 import yaml
 
 from spectrum_spawner import names
-from tests.chart.helm import ACCEPTED, Helm, mask, merge
+from tests.chart.helm import ACCEPTED, OAUTH, Helm, mask, merge
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -19,7 +21,10 @@ TEAMS = {
             "displayName": "Flight",
             "groups": ["flight"],
             "leads": ["alice"],
+            "leadGroups": ["flight-leads"],
             "profiles": ["gpu-1"],
+            "defaultProfile": "gpu-1",
+            "idle": {"minutes": 60},
             "quota": {
                 "cpu": "16",
                 "memory": "32Gi",
@@ -29,6 +34,13 @@ TEAMS = {
             "storage": {"home": {"size": "20Gi", "storageClass": "standard"}},
         },
         "ops": {},
+    },
+    "teamTemplates": {
+        "line": {
+            "pattern": "business/[a-z]+",
+            "max": 20,
+            "spec": {"leadGroups": ["leads"], "quota": {"gpus": {"nvidia.com/gpu": 1}}},
+        },
     },
 }
 FULL = merge(ACCEPTED, TEAMS)
@@ -88,12 +100,89 @@ def test_every_pod_passes_the_restricted_standard(manifests: list[dict[str, Any]
             }, name
 
 
-def test_only_hub_and_controller_hold_a_kubernetes_token(manifests: list[dict[str, Any]]) -> None:
+def test_only_the_proxy_holds_no_kubernetes_token(manifests: list[dict[str, Any]]) -> None:
     assert {name: pod["spec"]["automountServiceAccountToken"] for name, pod in pods(manifests)} == {
         "hub": True,
         "controller": True,
+        "service": True,
         "proxy": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("values", "sign_in"),
+    [(ACCEPTED, ["userPassword", "adminPassword"]), (OAUTH, ["oauthClientSecret"])],
+    ids=["shared-password", "oauth"],
+)
+def test_each_pod_mounts_the_secrets_that_it_needs(
+    helm: Helm, values: dict[str, Any], sign_in: list[str]
+) -> None:
+    assert {name: find_secrets(pod) for name, pod in pods(helm.render(values))} == {
+        "hub": [
+            "proxyToken",
+            "cookieSecret",
+            "cryptKey",
+            "serviceToken",
+            "auditTokenHub",
+            *sign_in,
+        ],
+        "service": ["serviceToken", "serviceCookieSecret", "auditTokenHub", "auditTokenController"],
+        "controller": ["auditTokenController"],
+        "proxy": [],
+    }
+
+
+def find_secrets(pod: dict[str, Any]) -> list[str]:
+    """Keys of the Secret `hub` that a pod has as files; each is called as its key is."""
+    found = [v["secret"] for v in pod["spec"]["volumes"] if v["name"] == "secrets"]
+    items = [item for secret in found for item in secret["items"]]
+    assert all(item["key"] == item["path"] for item in items)
+    assert {secret["secretName"] for secret in found} <= {"hub"}
+    return [item["key"] for item in items]
+
+
+def test_the_client_secret_is_nowhere_but_in_the_secret(helm: Helm) -> None:
+    manifests = helm.render(merge(OAUTH, {"auth": {"oauth": {"clientSecret": "hush-hush"}}}))
+    holders = [describe(m) for m in manifests if "hush-hush" in str(m) or "aHVzaC1odXNo" in str(m)]
+    assert holders == [("Secret", "hub")]
+
+
+def test_a_database_elsewhere_needs_no_claim_and_its_url_is_a_secret(helm: Helm) -> None:
+    url = "postgresql://spectrum:hush@db.example.org/spectrum"
+    manifests = helm.render(merge(ACCEPTED, {"service": {"db": {"url": url}}}))
+    assert ("PersistentVolumeClaim", "service-db") not in map(describe, manifests)
+    assert url not in str(manifests)
+    (secret,) = (m for m in manifests if describe(m) == ("Secret", "service"))
+    values = json.loads(base64.b64decode(secret["data"]["values.json"]))
+    assert values["service"]["dbUrl"] == url
+
+
+def test_the_service_reads_what_the_contract_with_it_says(helm: Helm) -> None:
+    secret = helm.find("Secret", "service", FULL)
+    values = json.loads(base64.b64decode(secret["data"]["values.json"]))
+    assert values.keys() == {"hub", "service", "auth", "images", "profiles"}
+    assert values["hub"] == {"baseUrl": "/"}
+    assert values["auth"] == {"contact": "your cluster administrators"}
+    assert values["service"] == {
+        "dbUrl": "",
+        "leavingGrace": 3600,
+        "idleMinutes": {"min": 15, "max": 480},
+    }
+
+
+def test_the_hub_may_make_teams_only_where_templates_are(helm: Helm) -> None:
+    def verbs(values: dict[str, Any]) -> set[str]:
+        rules = helm.find("Role", "hub", values)["rules"]
+        return {verb for rule in rules if "teams" in rule["resources"] for verb in rule["verbs"]}
+
+    assert verbs(ACCEPTED) == {"get", "list", "watch"}
+    assert verbs(FULL) == {"get", "list", "watch", "create"}
+
+
+def test_the_controller_knows_the_templates(helm: Helm) -> None:
+    spec = helm.find("Deployment", "controller", FULL)["spec"]["template"]["spec"]
+    environment = {entry["name"]: entry.get("value") for entry in spec["containers"][0]["env"]}
+    assert json.loads(str(environment["TEAM_TEMPLATES"])) == TEAMS["teamTemplates"]
 
 
 def test_nothing_runs_twice_even_during_an_upgrade(manifests: list[dict[str, Any]]) -> None:
@@ -133,9 +222,9 @@ def test_the_controller_alone_is_bound_over_the_cluster(manifests: list[dict[str
 def test_two_releases_share_no_name_outside_their_namespaces(helm: Helm) -> None:
     def outside(namespace: str) -> set[tuple[str, str]]:
         found = helm.render(FULL, namespace=namespace)
-        return {describe(m) for m in found if m["kind"].startswith("Cluster")}
+        return {describe(m) for m in found if "namespace" not in m["metadata"]}
 
-    assert len(outside("one")) == 3
+    assert len(outside("one")) == 5
     assert not outside("one") & outside("two")
 
 
@@ -150,6 +239,12 @@ def test_a_base_url_reaches_probes_and_error_pages(helm: Helm) -> None:
     (proxy,) = helm.find("Deployment", "proxy", values)["spec"]["template"]["spec"]["containers"]
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert hub[probe]["httpGet"]["path"] == "/spectrum/hub/health"
+    (service,) = helm.find("Deployment", "service", values)["spec"]["template"]["spec"][
+        "containers"
+    ]
+    environment = {entry["name"]: entry.get("value") for entry in service["env"]}
+    assert environment["JUPYTERHUB_SERVICE_PREFIX"] == "/spectrum/services/spectrum/"
+    assert environment["JUPYTERHUB_API_URL"] == "http://hub.spectrum:8081/spectrum/hub/api"
     assert "--error-target=http://hub.spectrum:8081/spectrum/hub/error" in proxy["args"]
 
 
@@ -160,10 +255,13 @@ def test_a_node_port_is_the_one_asked_for(helm: Helm) -> None:
     assert spec["ports"] == [{"name": "http", "port": 80, "targetPort": "http", "nodePort": 30080}]
 
 
-def test_the_controller_runs_the_hubs_image_unless_it_is_given_one(helm: Helm) -> None:
-    def image(**controller: Any) -> str:
-        values = merge(ACCEPTED, {"hub": {"image": {"tag": "1.2"}}, "controller": controller})
-        spec = helm.find("Deployment", "controller", values)["spec"]["template"]["spec"]
+@pytest.mark.parametrize("name", ["controller", "service"])
+def test_controller_and_service_run_the_hubs_image_unless_they_are_given_one(
+    helm: Helm, name: str
+) -> None:
+    def image(**component: Any) -> str:
+        values = merge(ACCEPTED, {"hub": {"image": {"tag": "1.2"}}, name: component})
+        spec = helm.find("Deployment", name, values)["spec"]["template"]["spec"]
         return str(spec["containers"][0]["image"])
 
     assert image() == "localhost/spectrum/hub:1.2"

@@ -13,10 +13,11 @@ import pytest
 
 from local.binaries import ensure_kube
 from local.control_plane import control_plane
-from tests.chart.helm import ACCEPTED, Helm, HelmError, merge
+from tests.chart.helm import ACCEPTED, CHART, OAUTH, Helm, HelmError, merge
 
 TEAMS = {"teams": {"flight": {"displayName": "Flight"}, "ops": {"quota": {"cpu": "500m"}}}}
 FULL = merge(ACCEPTED, TEAMS)
+DEPLOYMENTS = ("hub", "proxy", "controller", "service")
 NUMBERS = itertools.count()
 
 
@@ -44,10 +45,11 @@ class Release:
     def uninstall(self) -> None:
         self.helm.uninstall(self.kubeconfig, self.namespace)
 
-    def kubectl(self, *arguments: str) -> str:
+    def kubectl(self, *arguments: str, text: str = "") -> str:
         program = [str(ensure_kube()), "kubectl", "--kubeconfig", str(self.kubeconfig)]
         whole = [*program, "-n", self.namespace, *arguments]
-        return subprocess.run(whole, capture_output=True, text=True, check=True).stdout
+        result = subprocess.run(whole, input=text, capture_output=True, text=True, check=True)
+        return result.stdout
 
     def get(self, kind: str, name: str) -> Any:
         return json.loads(self.kubectl("get", kind, name, "-o", "json"))
@@ -74,65 +76,170 @@ def test_the_first_install_makes_every_secret(release: Release) -> None:
         "cryptKey": 64,
         "userPassword": 16,
         "adminPassword": 40,
+        "serviceToken": 64,
+        "serviceCookieSecret": 64,
+        "auditTokenHub": 64,
+        "auditTokenController": 64,
     }
-    assert len(bytes.fromhex(secrets["cookieSecret"])) == 32
-    assert len(bytes.fromhex(secrets["cryptKey"])) == 32
-    assert len(set(secrets.values())) == 5
+    for key in ("cookieSecret", "cryptKey", "serviceCookieSecret"):
+        assert len(bytes.fromhex(secrets[key])) == 32
+    assert len(set(secrets.values())) == len(secrets)
 
 
 def test_an_upgrade_keeps_the_secrets_and_restarts_nothing(release: Release) -> None:
     release.upgrade()
-    before = release.secrets(), *map(release.annotations, ("hub", "proxy"))
+    before = release.secrets(), *map(release.annotations, DEPLOYMENTS)
     release.upgrade()
-    assert (release.secrets(), *map(release.annotations, ("hub", "proxy"))) == before
+    assert (release.secrets(), *map(release.annotations, DEPLOYMENTS)) == before
 
 
 def test_a_password_that_an_administrator_changed_is_kept_and_restarts_the_hub_alone(
     release: Release,
 ) -> None:
     release.upgrade()
-    hub, proxy = map(release.annotations, ("hub", "proxy"))
+    before = {name: release.annotations(name) for name in DEPLOYMENTS}
     changed = json.dumps({"stringData": {"userPassword": "correct horse battery"}})
     release.kubectl("patch", "secret", "hub", "--patch", changed)
 
     release.upgrade()
 
     assert release.secrets()["userPassword"] == "correct horse battery"
-    assert release.annotations("hub") != hub
-    assert release.annotations("proxy") == proxy
+    assert [name for name in before if release.annotations(name) != before[name]] == ["hub"]
 
 
-def test_a_secret_that_is_missing_is_made_and_the_others_stay(release: Release) -> None:
+@pytest.mark.parametrize(
+    ("change", "restarted"),
+    [
+        ({"op": "remove", "path": "/data/cryptKey"}, ["hub"]),
+        ({"op": "remove", "path": "/data/auditTokenController"}, ["controller", "service"]),
+        ({"op": "replace", "path": "/data/serviceToken", "value": ""}, ["hub", "service"]),
+    ],
+    ids=lambda given: given["path"] if isinstance(given, dict) else "",
+)
+def test_a_secret_that_is_missing_or_empty_is_made_and_the_others_stay(
+    release: Release, change: dict[str, str], restarted: list[str]
+) -> None:
     release.upgrade()
-    before = release.secrets()
-    drop = json.dumps([{"op": "remove", "path": "/data/cryptKey"}])
-    release.kubectl("patch", "secret", "hub", "--type=json", "--patch", drop)
+    secrets = release.secrets()
+    before = {name: release.annotations(name) for name in DEPLOYMENTS}
+    release.kubectl("patch", "secret", "hub", "--type=json", "--patch", json.dumps([change]))
 
     release.upgrade()
 
     after = release.secrets()
-    assert after.keys() == before.keys()
-    assert [key for key in before if before[key] != after[key]] == ["cryptKey"]
+    assert after.keys() == secrets.keys()
+    changed = [key for key in secrets if secrets[key] != after[key]]
+    assert changed == [change["path"].removeprefix("/data/")]
+    assert after[changed[0]]
+    assert [name for name in before if release.annotations(name) != before[name]] == restarted
 
 
-def test_teams_come_and_go_with_the_values(release: Release) -> None:
-    release.upgrade()
-    assert release.names("teams") == ["flight", "ops"]
-    assert release.get("team", "ops")["spec"] == {"quota": {"cpu": "500m"}}
-    release.upgrade(merge(FULL, {"teams": {"ops": None}}))
-    assert release.names("teams") == ["flight"]
+def test_the_client_secret_is_kept_until_values_bring_another(release: Release) -> None:
+    release.upgrade(OAUTH)
+    assert release.secrets()["oauthClientSecret"] == "of the provider"
+    before = {name: release.annotations(name) for name in DEPLOYMENTS}
+
+    release.upgrade(merge(OAUTH, {"auth": {"oauth": {"clientSecret": ""}}}))
+    assert release.secrets()["oauthClientSecret"] == "of the provider"
+    assert {name: release.annotations(name) for name in DEPLOYMENTS} == before
+
+    release.upgrade(merge(OAUTH, {"auth": {"oauth": {"clientSecret": "a new one"}}}))
+    assert release.secrets()["oauthClientSecret"] == "a new one"
+    assert [name for name in before if release.annotations(name) != before[name]] == ["hub"]
 
 
-def test_an_uninstall_leaves_the_hubs_database_and_an_install_takes_it_up(
+def test_a_client_secret_that_was_put_into_the_cluster_need_not_be_in_values(
     release: Release,
 ) -> None:
     release.upgrade()
-    uid = release.get("pvc", "hub-db")["metadata"]["uid"]
+    text = json.dumps({"stringData": {"oauthClientSecret": "by hand"}})
+    release.kubectl("patch", "secret", "hub", "--patch", text)
+    release.upgrade(merge(OAUTH, {"auth": {"oauth": {"clientSecret": ""}}}))
+    assert release.secrets()["oauthClientSecret"] == "by hand"
+
+
+def test_what_was_granted_and_chosen_for_a_team_outlives_an_upgrade(release: Release) -> None:
+    release.upgrade()
+    grant = {"profiles": ["gpu-1"], "until": "2030-01-31T18:00:00Z", "approvedBy": "admin"}
+    chosen = {"grants": {"r1": grant}, "defaultProfile": "gpu-1", "idle": {"minutes": 60}}
+    patch = json.dumps({"spec": chosen})
+    release.kubectl("patch", "team", "ops", "--type=merge", "--patch", patch)
+    release.upgrade(merge(FULL, {"teams": {"ops": {"quota": {"cpu": "1"}}}}))
+    assert release.get("team", "ops")["spec"] == {"quota": {"cpu": "1"}, **chosen}
+
+
+def test_teams_come_with_the_values_and_stay_until_they_are_deleted(release: Release) -> None:
+    assert "delete team" not in release.upgrade()
+    assert release.names("teams") == ["flight", "ops"]
+    assert release.get("team", "ops")["spec"] == {"quota": {"cpu": "500m"}}
+    without = merge(FULL, {"teams": {"ops": None}})
+    notes = release.upgrade(without)
+    assert release.names("teams") == ["flight", "ops"]
+    assert f"kubectl -n {release.namespace} delete team ops\n" in notes
+    release.kubectl("delete", "team", "ops")
+    assert "delete team" not in release.upgrade(without)
+
+
+def test_an_uninstall_leaves_both_databases_and_an_install_takes_them_up(
+    release: Release,
+) -> None:
+    def read_uids() -> list[str]:
+        return [release.get("pvc", name)["metadata"]["uid"] for name in release.names("pvc")]
+
+    release.upgrade()
+    before = read_uids()
     release.uninstall()
-    assert release.names("pvc") == ["hub-db"]
+    assert release.names("pvc") == ["hub-db", "service-db"]
     assert release.names("deployments") == []
     release.upgrade()
-    assert release.get("pvc", "hub-db")["metadata"]["uid"] == uid
+    assert read_uids() == before
+
+
+@pytest.fixture
+def definition_without_lead_groups(release: Release) -> Iterator[None]:
+    """The cluster's Team definition is that of an earlier version."""
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/leadGroups"
+    older = json.dumps([{"op": "remove", "path": path}])
+    release.upgrade()
+    release.kubectl("patch", "crd", "teams.spectrum.dev", "--type=json", "--patch", older)
+    yield
+    release.kubectl("replace", "-f", str(CHART / "crds" / "teams.yaml"))
+
+
+@pytest.mark.usefixtures("definition_without_lead_groups")
+def test_what_an_older_definition_would_drop_stops_the_upgrade(release: Release) -> None:
+    release.upgrade(merge(FULL, {"teams": {"ops": {"leads": ["bob"]}}}))
+    with pytest.raises(HelmError, match=r"teams\.ops\.leadGroups: the Team definition that this"):
+        release.upgrade(merge(FULL, {"teams": {"ops": {"leadGroups": ["leads"]}}}))
+
+
+def test_teams_outlive_an_uninstall_and_an_install_takes_them_up(release: Release) -> None:
+    def read_uids() -> dict[str, str]:
+        return {
+            name: release.get("team", name)["metadata"]["uid"] for name in release.names("teams")
+        }
+
+    release.upgrade()
+    team = {
+        "apiVersion": "spectrum.dev/v1alpha1",
+        "kind": "Team",
+        "metadata": {"name": "asked-for"},
+        "spec": {"groups": ["vision"]},
+    }
+    release.kubectl("create", "-f", "-", text=json.dumps(team))
+    before = read_uids()
+    release.uninstall()
+    release.upgrade()
+    assert read_uids() == before
+    assert sorted(before) == ["asked-for", "flight", "ops"]
+
+
+def test_audit_in_a_database_elsewhere_leaves_the_claim_of_before_alone(release: Release) -> None:
+    release.upgrade()
+    release.upgrade(merge(FULL, {"service": {"db": {"url": "postgresql://db.example.org/s"}}}))
+    assert release.names("pvc") == ["hub-db", "service-db"]
+    volumes = release.get("deployment", "service")["spec"]["template"]["spec"]["volumes"]
+    assert [volume["name"] for volume in volumes] == ["values", "secrets", "tmp"]
 
 
 def test_wrong_values_leave_nothing_behind(release: Release) -> None:
@@ -164,6 +271,14 @@ def test_the_notes_say_how_to_reach_it_and_how_to_read_both_passwords(release: R
         secrets["userPassword"],
         secrets["adminPassword"],
     ]
+
+
+def test_with_an_identity_provider_the_notes_name_its_client_and_no_password(
+    release: Release,
+) -> None:
+    notes = release.upgrade(OAUTH)
+    assert "https://gpu.flight.test/hub/oauth_callback" in notes
+    assert "get secret" not in notes
 
 
 def read_password(release: Release, command: str) -> str:

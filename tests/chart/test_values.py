@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from spectrum_spawner.profile_values import ProfileError, read_profiles
-from tests.chart.helm import ACCEPTED, CHART, Helm, merge
+from tests.chart.helm import ACCEPTED, CHART, OAUTH, Helm, merge
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -91,7 +91,13 @@ WRONG_ELSEWHERE = [
     ({"networkPolicy": {"internet": {"except": ["everything"]}}}, "does not match pattern"),
     ({"networkPolicy": {"internet": {"except": ["256.0.0.0/8"]}}}, "does not match pattern"),
     ({"networkPolicy": {"internet": {"except": ["0.0.0.0/0"]}}}, "does not match pattern"),
-    ({"auth": {"method": "oauth"}}, "at '/auth/method': value must be 'shared-password'"),
+    ({"auth": {"method": "ldap"}}, "at '/auth/method': value must be one of 'shared-password'"),
+    ({"auth": {"refreshAge": 0}}, "at '/auth/refreshAge': minimum: got 0, want 1"),
+    ({"auth": {"groupsMaxAge": "1h"}}, "at '/auth/groupsMaxAge': got string, want integer"),
+    ({"service": {"replicas": 2}}, "additional properties 'replicas' not allowed"),
+    ({"service": {"leavingGrace": -1}}, "at '/service/leavingGrace': minimum: got -1, want 0"),
+    ({"service": {"db": {"url": "ledger.sqlite"}}}, "'ledger.sqlite' does not match pattern"),
+    ({"service": {"idleMinutes": {"min": 60, "max": 30}}}, "idleMinutes: min is above max"),
     ({"auth": {"groups": {"flight": "alice"}}}, "at '/auth/groups/flight': got string, want array"),
     ({"auth": {"admins": ["Admin"]}}, 'auth: "Admin" cannot sign in: names are lower case'),
     ({"auth": {"users": ["a b"]}}, 'auth: "a b" cannot sign in: names are lower case'),
@@ -106,8 +112,82 @@ WRONG_ELSEWHERE = [
     ({"teams": {"视觉": {}}}, 'teams: "视觉" cannot name a team'),
     ({"teams": {"": {}}}, 'teams: "" cannot name a team'),
     ({"teams": {"t" * 64: {}}}, "cannot name a team: use at most 63 of a-z"),
+    (
+        {"teams": {"flight": {"defaultProfile": "gpu-9"}}},
+        'teams.flight.defaultProfile: there is no profile "gpu-9"',
+    ),
+    (
+        {"teams": {"flight": {"profiles": ["gpu-1"], "defaultProfile": "cpu-small"}}},
+        """teams.flight.defaultProfile: "cpu-small" is not among the team's profiles""",
+    ),
+    (
+        {"teams": {"flight": {"profiles": ["gpu-9"]}}},
+        'teams.flight.profiles: there is no profile "gpu-9"',
+    ),
+    ({"teams": {"flight": {"idle": {"minutes": 1}}}}, "'/teams/flight/idle/minutes': minimum"),
+    ({"teams": {"flight": {"leadGroups": "leads"}}}, "'/teams/flight/leadGroups': got string"),
+    (
+        {"teams": {"flight": {"grants": {"r1": {"gpus": {"nvidia.com/gpu": 1}}}}}},
+        "at '/teams/flight/grants/r1': missing property 'until'",
+    ),
+    (
+        {"teams": {"flight": {"grants": {"r1": {"until": "tomorrow", "profiles": ["gpu-1"]}}}}},
+        "'tomorrow' does not match pattern",
+    ),
+    (
+        {"teams": {"flight": {"grants": {"r1": {"until": "2030-01-31T18:00:00Z"}}}}},
+        "teams.flight.grants.r1: must give gpus or profiles",
+    ),
+    (
+        {"teamTemplates": {"line": {"pattern": "line-.*", "spec": {}}}},
+        "at '/teamTemplates/line': missing property 'max'",
+    ),
+    (
+        {"teamTemplates": {"line": {"pattern": "(", "max": 5, "spec": {}}}},
+        "missing closing )",
+    ),
+    (
+        {"teamTemplates": {"line": {"pattern": "a", "max": 5, "spec": {"groups": ["a"]}}}},
+        "additional properties 'groups' not allowed",
+    ),
+    (
+        {"teamTemplates": {"a line": {"pattern": "a", "max": 5, "spec": {}}}},
+        'teamTemplates: "a line" cannot name a template',
+    ),
+    (
+        {"teamTemplates": {"line": {"pattern": "a", "max": 5, "spec": {"profiles": ["b"]}}}},
+        'teamTemplates.line.spec.profiles: there is no profile "b"',
+    ),
     ({"teamNamespacePrefix": "Team_"}, 'teamNamespacePrefix: "Team_" must be'),
     ({"teamNamespacePrefix": "t" * 41}, "must be at most 40 of a-z"),
+]
+
+# What stops an install that has an identity provider.
+WRONG_OAUTH = [
+    ({"clientId": ""}, "auth.oauth.clientId: is missing"),
+    ({"clientSecret": ""}, "auth.oauth.clientSecret: is missing; set it, or put it as"),
+    ({"callbackUrl": ""}, 'auth.oauth.callbackUrl: "" must be the address that people open'),
+    (
+        {"callbackUrl": "https://gpu.flight.test/oauth_callback"},
+        "must be the address that people open with /hub/oauth_callback behind it",
+    ),
+    ({"callbackUrl": "gpu.flight.test/hub/oauth_callback"}, "does not match pattern"),
+    ({"authorizeUrl": ""}, "auth.oauth.authorizeUrl: is missing; the provider's /.well-known"),
+    ({"tokenUrl": ""}, "auth.oauth.tokenUrl: is missing"),
+    ({"userdataUrl": ""}, "auth.oauth.userdataUrl: is missing"),
+    ({"provider": "github"}, "auth.oauth.authorizeUrl: provider github has its own"),
+    ({"provider": ["github", "google"]}, "at '/auth/oauth/provider': value must be one of"),
+    ({"provider": "gitlab"}, "at '/auth/oauth/provider': value must be one of"),
+    ({"github": {}}, "additional properties 'github' not allowed"),
+    ({"allowAll": False}, "auth.oauth: nobody could sign in"),
+    ({"allowedGroups": "flight"}, "at '/auth/oauth/allowedGroups': got string, want array"),
+    ({"groupsClaim": ["groups"]}, "at '/auth/oauth/groupsClaim': got array, want string"),
+]
+
+# Keys of a profile that a team with a quota on cores or memory cannot be without.
+UNMEASURED = [
+    ({"cpu": 4}, {"memory": {"guarantee": "1Gi"}}, "profiles.plain.cpu: a guarantee is needed"),
+    ({"memory": "4Gi"}, {"cpu": {"limit": 1}}, "profiles.plain.memory: a guarantee is needed"),
 ]
 
 
@@ -127,6 +207,64 @@ def test_wrong_values_stop_the_install_with_a_sentence(
     assert sentence in helm.read_refusal(merge(ACCEPTED, values))
 
 
+@pytest.mark.parametrize(("provider", "sentence"), WRONG_OAUTH)
+def test_an_incomplete_identity_provider_stops_the_install_with_a_sentence(
+    helm: Helm, provider: dict[str, Any], sentence: str
+) -> None:
+    assert sentence in helm.read_refusal(merge(OAUTH, {"auth": {"oauth": provider}}))
+
+
+@pytest.mark.parametrize("provider", ["github", "google", "azuread"])
+def test_other_providers_need_no_addresses(helm: Helm, provider: str) -> None:
+    known = {"provider": provider, "authorizeUrl": "", "tokenUrl": "", "userdataUrl": ""}
+    extra = {"extra": {"tenant_id": "flight"}} if provider == "azuread" else {}
+    assert helm.render(merge(OAUTH, {"auth": {"oauth": {**known, **extra}}}))
+
+
+def test_entra_needs_a_tenant(helm: Helm) -> None:
+    known = {"provider": "azuread", "authorizeUrl": "", "tokenUrl": "", "userdataUrl": ""}
+    refusal = helm.read_refusal(merge(OAUTH, {"auth": {"oauth": known}}))
+    assert "auth.oauth.extra.tenant_id: is missing" in refusal
+
+
+def test_who_may_sign_in_can_be_said_by_a_providers_own_trait(helm: Helm) -> None:
+    allowed = {"allowAll": False, "extra": {"allowed_organizations": ["acme"]}}
+    assert helm.render(merge(OAUTH, {"auth": {"oauth": allowed}}))
+
+
+def test_people_sign_in_by_one_method(helm: Helm) -> None:
+    both = merge(OAUTH, {"auth": {"method": "shared-password", "acceptSharedPassword": True}})
+    assert "people sign in by one of the two" in helm.read_refusal(both)
+    for table in ({"users": ["carol"]}, {"groups": {"ops": ["bob"]}}):
+        refusal = helm.read_refusal(merge(OAUTH, {"auth": table}))
+        assert f"auth.{next(iter(table))}: with method oauth the identity provider" in refusal
+    assert helm.render(merge(OAUTH, {"auth": {"groups": {"ops": None}}}))
+
+
+@pytest.mark.parametrize(("quota", "sizes", "sentence"), UNMEASURED)
+def test_a_missing_limit_is_found_when_values_are_read(
+    helm: Helm, quota: dict[str, Any], sizes: dict[str, Any], sentence: str
+) -> None:
+    plain = {"profiles": {"plain": {"images": ["lab"], **sizes}}}
+    teams = {"flight": {"quota": quota}, "ops": {}}
+    templates = {"line": {"pattern": "line-.*", "max": 1, "spec": {"quota": quota}}}
+    for place, more in (
+        ("teams.flight", {"teams": teams}),
+        ("teamTemplates.line.spec", {"teamTemplates": templates}),
+    ):
+        refusal = helm.read_refusal(merge(ACCEPTED, plain, more))
+        assert f"{sentence}, since {place} has a quota of it" in refusal
+
+
+def test_a_profile_without_limits_may_be_there_for_teams_without_such_a_quota(helm: Helm) -> None:
+    plain = {"images": ["lab"], "teams": ["ops"]}
+    teams = {"flight": {"quota": {"cpu": 4, "memory": "8Gi"}}, "ops": {}}
+    assert helm.render(merge(ACCEPTED, {"profiles": {"plain": plain}, "teams": teams}))
+    limited = {"flight": {"profiles": ["gpu-1"], "quota": {"cpu": 4}}}
+    open_to_all = {"images": ["lab"]}
+    assert helm.render(merge(ACCEPTED, {"profiles": {"plain": open_to_all}, "teams": limited}))
+
+
 @pytest.mark.parametrize("values", [wrong for wrong, _ in WRONG_PROFILES])
 def test_the_hub_refuses_the_same_profiles_and_images(values: dict[str, Any]) -> None:
     tables = merge(DEFAULTS, values)
@@ -142,6 +280,7 @@ def test_an_entry_that_a_later_file_makes_null_is_no_entry(helm: Helm) -> None:
     gone = {
         "auth": {"groups": {"ops": None}},
         "teams": {"ops": None},
+        "teamTemplates": {"line": None},
         "images": {"torch": None},
         "profiles": {"gpu-1": None, "gpu-2": None},
     }
@@ -149,6 +288,7 @@ def test_an_entry_that_a_later_file_makes_null_is_no_entry(helm: Helm) -> None:
     (written,) = (m["data"]["values.json"] for m in manifests if m["kind"] == "ConfigMap")
     values = json.loads(written)
     assert values["auth"]["groups"] == {}
+    assert values["teamTemplates"] == {}
     assert list(values["images"]) == ["lab", "tensorflow"]
     assert list(values["profiles"]) == ["cpu-small"]
     assert "Team" not in {manifest["kind"] for manifest in manifests}

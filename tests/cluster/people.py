@@ -13,6 +13,7 @@ class Person:
         """`url` is the address that `local/up` prints; it ends in a slash."""
         self.name = name
         self._hub = urljoin(url, "hub/")
+        self._service = urljoin(url, "services/spectrum/")
         self._session = requests.Session()
 
     def __enter__(self) -> "Person":
@@ -49,7 +50,21 @@ class Person:
             timeout=60,
         )
 
-    def _xsrf(self) -> str:
-        """The token that the hub wants back; a server's pages set a cookie of the same name."""
+    def visit_service(self, page: str = "") -> requests.Response:
+        """A page of the Spectrum service; the first one signs in there by way of the hub."""
+        return self._session.get(urljoin(self._service, page), timeout=60)
+
+    def call_service(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """One request to the service's API, once one of its pages was visited."""
+        return self._session.request(
+            method,
+            urljoin(self._service, f"api/{path}"),
+            json=body,
+            headers={"X-XSRFToken": self._xsrf("/services/spectrum/"), "Referer": self._service},
+            timeout=60,
+        )
+
+    def _xsrf(self, path: str = "/hub/") -> str:
+        """The token that pages below a path want back; each has a cookie of the same name."""
         found = (cookie for cookie in self._session.cookies if cookie.name == "_xsrf")
-        return next(cookie.value or "" for cookie in found if cookie.path.endswith("/hub/"))
+        return next(cookie.value or "" for cookie in found if cookie.path.endswith(path))

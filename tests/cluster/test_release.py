@@ -22,6 +22,8 @@ ACCOUNTS = {
     "hub": ("hub", "{hub}", "{hub}"),
     "hub-in-team": ("hub", "{hub}", "{hub}-flight"),
     "hub-elsewhere": ("hub", "{hub}", "kube-system"),
+    "service": ("service", "{hub}", "{hub}"),
+    "service-in-team": ("service", "{hub}", "{hub}-flight"),
     "controller": ("controller", "{hub}", "{hub}"),
     "controller-elsewhere": ("controller", "{hub}", "kube-system"),
     "proxy": ("proxy", "{hub}", "{hub}"),

@@ -4,24 +4,20 @@ That nothing of the demo changes while the tests run is checked where their rele
 """
 
 import itertools
-import json
 
 import pytest
 
 from spectrum_spawner import names
 from tests.cluster.people import Person
+from tests.cluster.reviews import Right, find_allowed
 from tests.conftest import InstalledRelease
 
 DEMO = "spectrum"
 DEMO_URL = "http://127.0.0.1:30080/"
 VERBS = ("get", "list", "watch", "create", "patch", "delete")
-# resource → group; in the hub's own namespace and in those of its teams
-IN_HUB = {"teams": "spectrum.dev", "secrets": "", "configmaps": "", "pods": "", "events": ""}
-IN_TEAM = {"pods": "", "persistentvolumeclaims": "", "secrets": "", "events": ""}
-ASKED = ".spec.resourceAttributes"
-ANSWER = (
-    f'{{.status.allowed}} {{{ASKED}.verb}} {{{ASKED}.resource}} in {{{ASKED}.namespace}}{{"\\n"}}'
-)
+# Resources in the hub's own namespace and in those of its teams.
+IN_HUB = ("teams", "secrets", "configmaps", "pods", "events")
+IN_TEAM = ("pods", "persistentvolumeclaims", "secrets", "events")
 
 
 def find_team_namespaces(release: InstalledRelease, hub: str) -> dict[str, str]:
@@ -35,21 +31,12 @@ def list_rights(release: InstalledRelease, account: str, hub: str) -> list[str]:
     places = [(hub, IN_HUB)]
     places += [(place, IN_TEAM) for place in find_team_namespaces(release, hub).values()]
     asked = [
-        {"namespace": place, "verb": verb, "resource": resource, "group": group}
+        Right(account, verb, resource, place)
         for place, resources in places
-        for (resource, group), verb in itertools.product(resources.items(), VERBS)
+        for resource, verb in itertools.product(resources, VERBS)
     ]
-    reviews = [
-        {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {"user": f"system:serviceaccount:{account}", "resourceAttributes": attributes},
-        }
-        for attributes in asked
-    ]
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": reviews})
-    answers = release.kubectl("create", "-f", "-", "-o", f"jsonpath={ANSWER}", text=text)
-    return [line.removeprefix("true ") for line in answers.splitlines() if line.startswith("true")]
+    allowed = find_allowed(release.kubectl, asked)
+    return [f"{one.verb} {one.resource} in {one.namespace}" for one in asked if one in allowed]
 
 
 def test_teams_of_the_same_name_have_namespaces_of_their_own(release: InstalledRelease) -> None:
@@ -62,7 +49,7 @@ def test_teams_of_the_same_name_have_namespaces_of_their_own(release: InstalledR
             assert (labels[names.LABEL_HUB], labels[names.LABEL_TEAM]) == (hub, team)
 
 
-@pytest.mark.parametrize("account", ["hub", "proxy"])
+@pytest.mark.parametrize("account", ["hub", "proxy", "service"])
 def test_an_account_of_one_release_may_do_nothing_in_the_other(
     release: InstalledRelease, account: str
 ) -> None:

@@ -73,6 +73,12 @@ class Cluster:
             if error.status != 404:
                 raise
 
+    async def read(self, path: str, accept: str = "*/*") -> str:
+        """The answer as text, in whatever form is asked for."""
+        async with self._session.get(self.server + path, headers={"Accept": accept}) as answer:
+            await _check(answer)
+            return await answer.text()
+
     async def watch(self, path: str, version: str) -> AsyncIterator[dict[str, Any]]:
         """Changes after a resource version, until the server ends the watch."""
         query = {"watch": "1", "resourceVersion": version}

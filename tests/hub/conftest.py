@@ -18,7 +18,7 @@ from tests.hub.cluster import Cluster, connect, serve_teams
 from tests.hub.fault_proxy import FaultProxy
 from tests.hub.hub import Hub
 from tests.hub.node import NodeStub, ServerStub
-from tests.hub.spawners import Setup
+from tests.hub.spawners import Setup, make_spectrum
 from tests.hub.team import Team, create_hub_namespace, create_hub_token, create_team
 
 _numbers = itertools.count(1)
@@ -75,6 +75,12 @@ async def flight(make_team: Callable[..., Awaitable[Team]]) -> Team:
 
 
 @pytest_asyncio.fixture
+async def ops(make_team: Callable[..., Awaitable[Team]]) -> Team:
+    """The team of group `ops`."""
+    return await make_team("ops")
+
+
+@pytest_asyncio.fixture
 async def node(cluster: Cluster, hub_namespace: str) -> AsyncIterator[NodeStub]:
     """Runs the pods of the hub's teams."""
     async with NodeStub(cluster, f"{hub_namespace}-") as node:
@@ -125,6 +131,14 @@ async def start_hub(
             return hub
 
         yield start
+
+
+@pytest_asyncio.fixture
+async def hub(
+    start_hub: Callable[[Setup], Awaitable[Hub]], flight: Team, hub_namespace: str
+) -> Hub:
+    """A hub with our spawner."""
+    return await start_hub(make_spectrum(hub_namespace))
 
 
 def _make_kubeconfig(server: str, token: str) -> dict[str, Any]:

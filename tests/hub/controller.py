@@ -2,39 +2,61 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import Configuration
 
 from local.control_plane import ControlPlane, find_free_ports
-from spectrum_spawner import names
+from spectrum_spawner import kube, names
+from spectrum_spawner.controller import cluster as controller_cluster
 from spectrum_spawner.controller.drift import mending_patch
+from spectrum_spawner.controller.journal import Journal
 from spectrum_spawner.controller.objects import TeamSpace, make_children, make_namespace
+from spectrum_spawner.controller.reconcile import Reconciler
 from spectrum_spawner.controller.settings import Settings
+from spectrum_spawner.outbox import Outbox
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster, find_teams
 
 GPU, SLICE = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 CHECKOUT = Path(__file__).resolve().parents[2]
 PATHS = {
+    "Namespace": "/api/v1/namespaces/{}",
     "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas/{}",
     "LimitRange": "/api/v1/namespaces/{}/limitranges/{}",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts/{}",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/{}",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings/{}",
 }
+PATIENCE = 120  # seconds that a controller may take to start on a busy machine
 
 
 class Controller:
-    """One controller process; it may be stopped and started again."""
+    """One controller process; it may be stopped and started again.
 
-    def __init__(self, plane: ControlPlane, hub_namespace: str, directory: Path) -> None:
+    `templates` are the release's teamTemplates. Audit records stay in its outbox.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        hub_namespace: str,
+        directory: Path,
+        templates: Mapping[str, Any] | None = None,
+    ) -> None:
         port = find_free_ports().apiserver
         self.hub_namespace = hub_namespace
         self.health = f"http://127.0.0.1:{port}/healthz"
+        self._outbox = directory / f"audit-{hub_namespace}.sqlite"
         self._log = directory / f"controller-{hub_namespace}.log"
         self._environment = {
             **{name: value for name, value in os.environ.items() if "KUBE" not in name},
@@ -42,6 +64,8 @@ class Controller:
             "KUBECONFIG": str(plane.kubeconfig),
             "HUB_NAMESPACE": hub_namespace,
             "ACCELERATORS": json.dumps([GPU, SLICE]),
+            "TEAM_TEMPLATES": json.dumps(templates or {}),
+            "AUDIT_OUTBOX": str(self._outbox),
             "HEALTH_PORT": str(port),
         }
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,8 +102,22 @@ class Controller:
         except aiohttp.ClientConnectionError:
             return False
 
+    async def wait_until_healthy(self) -> None:
+        await wait_until(self.is_healthy, within=PATIENCE, what="the start of a controller")
+
     def read_log(self) -> str:
         return self._log.read_text()
+
+    def read_records(self, team: str) -> list[dict[str, Any]]:
+        """The audit records about a team, in their order."""
+        with closing(sqlite3.connect(self._outbox)) as database:
+            rows = database.execute("SELECT body FROM pending ORDER BY place").fetchall()
+        records = [json.loads(body) for (body,) in rows]
+        return [record for record in records if record["team"] == team]
+
+    def read_reasons(self, team: str) -> list[tuple[str, str]]:
+        """Actor and reason of each audit record about a team."""
+        return [(record["actor"], record["reason"]) for record in self.read_records(team)]
 
 
 class Teams:
@@ -100,13 +138,16 @@ class Teams:
     def namespace(self, team: str) -> str:
         return names.team_namespace(team, prefix=self.settings.prefix)
 
-    async def create(self, name: str, *, adopt: str = "", **spec: Any) -> dict[str, Any]:
+    async def create(
+        self, name: str, *, adopt: str = "", field_manager: str = "", **spec: Any
+    ) -> dict[str, Any]:
         metadata = {"name": name}
         if adopt:
             metadata["annotations"] = {"spectrum.dev/adopt-orphan": adopt}  # type: ignore[assignment]
         team = {"metadata": metadata, "spec": spec}
         kind = {"apiVersion": "spectrum.dev/v1alpha1", "kind": "Team"}
-        return await self.cluster.create(self._path, {**kind, **team})
+        query = f"?fieldManager={field_manager}" if field_manager else ""
+        return await self.cluster.create(self._path + query, {**kind, **team})
 
     async def create_ready(self, name: str, **rest: Any) -> dict[str, Any]:
         await self.create(name, **rest)
@@ -173,3 +214,38 @@ class Teams:
         found = {w["metadata"]["name"] + w["kind"]: live for w, live in pairs if live is not None}
         found["team"] = await self.get(team)
         return {key: live["metadata"]["resourceVersion"] for key, live in found.items()}
+
+
+@asynccontextmanager
+async def connected_client(plane: ControlPlane) -> AsyncIterator[kube.Client]:
+    """The package's own client, as the cluster's administrator."""
+    configuration = Configuration()
+    await config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
+    client = kube.Client(configuration)
+    yield client
+    await client.close()
+
+
+@asynccontextmanager
+async def running_reconciler(
+    plane: ControlPlane, hub_namespace: str, directory: Path, clock: Callable[[], datetime]
+) -> AsyncIterator[Reconciler]:
+    """The reconciler of a hub that has no controller; it looks when it is told to."""
+    settings = Settings(
+        hub_namespace=hub_namespace, prefix=f"{hub_namespace}-", accelerators=(GPU, SLICE)
+    )
+    outbox = Outbox(directory / "audit.sqlite", "", "")
+    async with connected_client(plane) as client:
+        seen = controller_cluster.Cluster(client, hub_namespace, on_team=lambda _: None)
+        seen.start()
+        yield Reconciler(
+            client,
+            seen,
+            Journal(outbox),
+            settings,
+            again=lambda _: None,
+            count_servers=lambda _: 0,
+            clock=clock,
+        )
+        await seen.close()
+    await outbox.close()

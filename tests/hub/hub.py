@@ -7,7 +7,9 @@ the same database, so that a restart of the hub is a matter of milliseconds.
 
 import asyncio
 import json
-from contextlib import suppress
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +27,22 @@ from sqlalchemy.engine import Engine
 from traitlets.config import Config
 from yarl import URL
 
+from spectrum_spawner.notices import Notices
+from spectrum_spawner.outbox import Outbox
 from spectrum_spawner.views import Views
+from tests.hub.clock import wait_until
 from tests.hub.spawners import Setup
 
 ADMIN_TOKEN = "test-admin-token"  # of a service that may do everything
+TEST_SERVICE = {"name": "test", "api_token": ADMIN_TOKEN}
+TEST_ROLE = {
+    "name": "test",
+    "services": ["test"],
+    "scopes": [
+        *("admin:users", "admin:groups", "admin:servers"),
+        *("admin:server_state", "tokens", "read:hub"),
+    ],
+}
 _owner: ContextVar["Hub | None"] = ContextVar("owner", default=None)
 
 
@@ -90,6 +104,7 @@ class Hub:
     def __init__(self, directory: Path, setup: Setup) -> None:
         """`directory` keeps the database; the setup's config is laid over the tests' defaults."""
         port = random_port()
+        self._directory = directory
         self.config = _make_config(directory, port)
         self.config.merge(setup.config)
         self._setup = setup
@@ -127,7 +142,8 @@ class Hub:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         # only now, when nobody is left who would make them anew
-        await Views.close_shared()
+        for shared in (Views, Outbox, Notices):
+            await shared.close_shared()
         await self.app.http_server.close_all_connections()
         await JupyterHubHTTPClient.loop_instance().close()
         self.app.db.close()
@@ -182,6 +198,24 @@ class Hub:
         found = await self.find_server(user, server)
         return found is not None and found["ready"]
 
+    @asynccontextmanager
+    async def sign_in(self, user: str) -> AsyncIterator["Pages"]:
+        """The hub's pages as a user sees them; for authenticators that take any password."""
+        url = self._api.removesuffix("/api")
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+            pages = Pages(url, session)
+            await pages.read("/login")
+            await pages.send("/login", {"username": user, "password": "any"})
+            yield pages
+
+    async def wait_absent(self, user: str, server: str = "", *, within: float) -> None:
+        """Until the hub has no such server, not even one that stops."""
+
+        async def is_absent() -> bool:
+            return await self.find_server(user, server) is None
+
+        await wait_until(is_absent, within=within, what=f"the end of {user}'s server")
+
     def find_spawner(self, user: str, server: str = "") -> Spawner:
         found = orm.User.find(self.app.db, user)
         return self.app.users[found.id].spawners[server]
@@ -192,9 +226,43 @@ class Hub:
         spawner = orm.User.find(self.app.db, user).orm_spawners.get(server)
         return spawner and spawner.user_options
 
+    def read_failure(self, user: str) -> str:
+        """What the pages say about the last start of a user's server, which failed."""
+        return self.find_spawner(user)._spawn_future.exception().jupyterhub_message
+
+    @property
+    def failures(self) -> int:
+        """Failures in a row that the hub holds against itself."""
+        return self.app.tornado_settings.get("failure_count", 0)
+
+    def read_audit(self) -> list[dict[str, Any]]:
+        """The records in the hub's outbox, from which nobody sends them."""
+        with closing(sqlite3.connect(self._directory / "audit.sqlite")) as database:
+            rows = database.execute("SELECT body FROM pending ORDER BY place").fetchall()
+        return [json.loads(body) for (body,) in rows]
+
     def make_token(self, user: str) -> str:
         """An API token with all rights of a user."""
         return orm.User.find(self.app.db, user).new_api_token()
+
+
+class Pages:
+    """The hub's pages in the session of one user; paths start after `/hub`."""
+
+    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        self._url = url
+        self._session = session
+
+    async def read(self, path: str) -> str:
+        async with self._session.get(self._url + path) as answer:
+            return await answer.text()
+
+    async def send(self, path: str, form: dict[str, str]) -> str:
+        """The page that answers a form."""
+        cookies = self._session.cookie_jar.filter_cookies(URL(f"{self._url}/"))
+        query = {"_xsrf": cookies["_xsrf"].value}
+        async with self._session.post(self._url + path, data=form, params=query) as answer:
+            return await answer.text()
 
 
 def _make_config(directory: Path, port: int) -> Config:
@@ -209,17 +277,9 @@ def _make_config(directory: Path, port: int) -> Config:
     config.JupyterHub.cleanup_servers = False
     config.JupyterHub.allow_named_servers = True
     config.JupyterHub.log_level = "INFO"
-    config.JupyterHub.services = [{"name": "test", "api_token": ADMIN_TOKEN}]
-    config.JupyterHub.load_roles = [
-        {
-            "name": "test",
-            "services": ["test"],
-            "scopes": [
-                *("admin:users", "admin:groups", "admin:servers"),
-                *("admin:server_state", "tokens", "read:hub"),
-            ],
-        }
-    ]
+    config.JupyterHub.services = [TEST_SERVICE]
+    config.JupyterHub.load_roles = [TEST_ROLE]
+    config.SpectrumSpawner.audit_file = str(directory / "audit.sqlite")
     config.Authenticator.allow_all = True
     config.Spawner.start_timeout = 300
     config.Spawner.http_timeout = 10

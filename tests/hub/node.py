@@ -173,6 +173,10 @@ class ServerStub:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.go_silent()
+
+    async def go_silent(self) -> None:
+        """From now on nobody answers at its port."""
         await self._runner.cleanup()
 
 

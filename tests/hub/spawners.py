@@ -7,6 +7,7 @@ from jupyterhub.spawner import Spawner
 from kubespawner import KubeSpawner
 from traitlets.config import Config
 
+from spectrum_spawner.identity import TableAuthenticator
 from spectrum_spawner.spawner import SpectrumSpawner
 from tests.hub.team import Team
 
@@ -32,6 +33,8 @@ PROFILES: dict[str, Any] = {
 }
 GROUPS = {"flight": {"users": ["alice", "bob"]}, "ops": {"users": ["bob", "admin"]}}
 FLIGHT = {"team": "flight", "profile": "cpu-small"}
+OPS = {"team": "ops", "profile": "cpu-small"}
+OPS_GPU = {"team": "ops", "profile": "gpu-1"}
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,21 @@ def make_spectrum(hub_namespace: str) -> Setup:
     spawner.profiles = PROFILES
     spawner.contact = "the test's administrators"
     return Setup(SpectrumSpawner, config, FLIGHT)
+
+
+def make_signed(hub_namespace: str) -> Setup:
+    """SpectrumSpawner behind an authenticator of ours, so that who asks for what is noted."""
+    setup = make_spectrum(hub_namespace)
+    config = setup.config
+    config.JupyterHub.pop("load_groups")
+    config.JupyterHub.authenticator_class = TableAuthenticator
+    table = config.TableAuthenticator
+    table.members = {group: record["users"] for group, record in GROUPS.items()}
+    table.allowed_users = {name for record in GROUPS.values() for name in record["users"]}
+    table.admin_users = {"admin"}
+    table.user_password = "a password of all"
+    table.admin_password = "another password that is long enough"
+    return setup
 
 
 def _make_config() -> Config:

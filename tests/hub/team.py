@@ -17,7 +17,11 @@ HUB_IN_TEAM = [
         "resources": ["pods"],
         "verbs": ["get", "list", "watch", "create", "delete"],
     },
-    {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get", "create"]},
+    {
+        "apiGroups": [""],
+        "resources": ["persistentvolumeclaims"],
+        "verbs": ["get", "list", "create"],
+    },
     {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["get"]},
 ]
@@ -25,7 +29,8 @@ HUB_AT_HOME = [
     {
         "apiGroups": [names.API_GROUP],
         "resources": [names.TEAM_PLURAL],
-        "verbs": ["get", "list", "watch"],
+        # create as in a release with teamTemplates
+        "verbs": ["get", "list", "watch", "create"],
     },
     {
         "apiGroups": [""],

@@ -8,15 +8,16 @@ import asyncio
 import datetime
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
+from datetime import UTC, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import yaml
-from kubernetes_asyncio import config
-from kubernetes_asyncio.client import Configuration
 
 from local.control_plane import ControlPlane, control_plane
 from spectrum_spawner import names
@@ -24,10 +25,19 @@ from spectrum_spawner.controller.crd import ensure_definition
 from spectrum_spawner.controller.gids import Gids, GidsExhausted
 from spectrum_spawner.controller.settings import Settings
 from spectrum_spawner.inventory import GPUs, Inventory
-from spectrum_spawner.kube import Client
 from tests.hub.clock import wait_until
 from tests.hub.cluster import ApiError, Cluster, connect
-from tests.hub.controller import CHECKOUT, GPU, PATHS, SLICE, Controller, Teams
+from tests.hub.controller import (
+    CHECKOUT,
+    GPU,
+    PATHS,
+    SLICE,
+    Controller,
+    Teams,
+    connected_client,
+    running_reconciler,
+)
+from tests.hub.metrics import read_writes
 
 HUB = "spectrum"
 CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/teams.spectrum.dev"
@@ -67,7 +77,7 @@ def controllers(
 
 async def wait_until_healthy(controllers: Iterable[Controller]) -> None:
     for controller in controllers:
-        await wait_until(controller.is_healthy, within=120, what="the start of a controller")
+        await controller.wait_until_healthy()
 
 
 @pytest.fixture
@@ -113,6 +123,7 @@ async def test_a_team_gets_everything_its_namespace_needs(teams: Teams) -> None:
         "namespace": "spectrum-flight",
         "gid": int((await teams.annotations("flight"))["spectrum.dev/gid"]),
         "observedGeneration": 1,
+        "servers": 0,
         "conditions": [
             {
                 "type": "Ready",
@@ -154,6 +165,8 @@ async def wait_until_calm(teams: Teams, team: str) -> None:
 
 
 WIDE_OPEN = {"spec": {"egress": [{}]}}
+UNLABELLED = {"metadata": {"labels": {names.LABEL_HUB: None}}}
+UNFENCED = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": None}}}
 DRIFT = {
     "quota raised": ("ResourceQuota", "spectrum", {"spec": {"hard": {f"requests.{GPU}": "99"}}}),
     "quota entry removed": (
@@ -162,18 +175,26 @@ DRIFT = {
         {"spec": {"hard": {f"requests.{SLICE}": None}}},
     ),
     "quota entry added": ("ResourceQuota", "spectrum", {"spec": {"hard": {"services": "0"}}}),
-    "quota without our label": (
-        "ResourceQuota",
-        "spectrum",
-        {"metadata": {"labels": {names.LABEL_HUB: None}}},
-    ),
+    "quota without our label": ("ResourceQuota", "spectrum", UNLABELLED),
     "limits changed": ("LimitRange", "spectrum", {"spec": {"limits": []}}),
+    "limits without our label": ("LimitRange", "spectrum", UNLABELLED),
+    "deny opened": ("NetworkPolicy", "spectrum-default-deny", WIDE_OPEN),
+    "allow without our label": ("NetworkPolicy", "spectrum-allow", UNLABELLED),
     "egress opened": ("NetworkPolicy", "spectrum-allow", WIDE_OPEN),
     "token mounted": ("ServiceAccount", "spectrum-server", {"automountServiceAccountToken": True}),
     "another subject": (
         "RoleBinding",
         "spectrum-hub",
         {"subjects": [{"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"}]},
+    ),
+    "account without our label": ("ServiceAccount", "spectrum-server", UNLABELLED),
+    "binding without our label": ("RoleBinding", "spectrum-hub", UNLABELLED),
+    "pods of any kind": ("Namespace", "", UNFENCED),
+    "namespace without our label": ("Namespace", "", UNLABELLED),
+    "namespace labelled for another team": (
+        "Namespace",
+        "",
+        {"metadata": {"labels": {names.LABEL_TEAM: "other"}}},
     ),
     "quota deleted": ("ResourceQuota", "spectrum", None),
     "limits deleted": ("LimitRange", "spectrum", None),
@@ -194,27 +215,68 @@ async def drifting(teams: Teams) -> str:
 
 
 @pytest.mark.parametrize("what", DRIFT)
-async def test_what_is_changed_or_deleted_is_put_back(
-    teams: Teams, drifting: str, what: str
+async def test_what_is_changed_or_deleted_is_put_back_and_written_down(
+    teams: Teams, controller: Controller, drifting: str, what: str
 ) -> None:
     kind, name, change = DRIFT[what]
+    before = len(controller.read_records(drifting))
     path = PATHS[kind].format(teams.namespace(drifting), name)
     if change is None:
         await teams.cluster.delete(path)
     else:
         await teams.cluster.patch(path, change)
     await wait_until(lambda: teams.is_as_wanted(drifting), within=SECONDS, what="mending")
+    mended = f"{kind} {name or teams.namespace(drifting)}"
+    sentence = f"Put back in team {drifting} after it was altered or deleted: {mended}."
+
+    def find_new() -> list[tuple[str, str]]:
+        return controller.read_reasons(drifting)[before:]
+
+    await wait_until(find_new, within=SECONDS, what="the record")
+    assert find_new() == [("controller", sentence)]
 
 
-@pytest.mark.parametrize(
-    "label", ["pod-security.kubernetes.io/enforce", names.LABEL_HUB, names.LABEL_TEAM]
-)
-async def test_labels_of_the_namespace_are_put_back(
-    teams: Teams, drifting: str, label: str
-) -> None:
-    path = f"/api/v1/namespaces/{teams.namespace(drifting)}"
-    await teams.cluster.patch(path, {"metadata": {"labels": {label: None}}})
-    await wait_until(lambda: teams.is_as_wanted(drifting), within=SECONDS, what="mending")
+async def test_a_team_whose_fence_cannot_be_put_back_is_not_ready(teams: Teams) -> None:
+    await teams.create_ready("unfenced")
+    policies = "/apis/networking.k8s.io/v1/namespaces/spectrum-unfenced/networkpolicies"
+    await forbid_policies(teams.cluster, "spectrum-unfenced")
+    other = {"metadata": {"name": "other"}, "spec": {"podSelector": {}}}
+    await wait_until(lambda: refuses(teams, f"{policies}?dryRun=All", other), within=30)
+    await teams.cluster.delete(f"{policies}/spectrum-default-deny")
+    team = await teams.wait_for("unfenced", "Refused")
+    assert "no policies here" in team["status"]["conditions"][0]["message"]
+    await teams.cluster.delete(f"{ADMISSION}/validatingadmissionpolicybindings/no-policies")
+    await teams.wait_for("unfenced", "Reconciled", within=60)
+    assert await teams.is_as_wanted("unfenced")
+
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+
+
+async def forbid_policies(cluster: Cluster, namespace: str) -> None:
+    """Have the API server refuse new network policies in one namespace."""
+    rule = {
+        "apiGroups": ["networking.k8s.io"],
+        "apiVersions": ["v1"],
+        "resources": ["networkpolicies"],
+        "operations": ["CREATE"],
+    }
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": selector},
+        "validations": [{"expression": "false", "message": "no policies here"}],
+    }
+    policy = {"metadata": {"name": "no-policies"}, "spec": spec}
+    binding = {"policyName": "no-policies", "validationActions": ["Deny"]}
+    await cluster.create(f"{ADMISSION}/validatingadmissionpolicies", policy)
+    await cluster.create(
+        f"{ADMISSION}/validatingadmissionpolicybindings",
+        {"metadata": {"name": "no-policies"}, "spec": binding},
+    )
+
+
+async def refuses(teams: Teams, path: str, manifest: dict[str, Any]) -> bool:
+    return not await accepts(teams, path, manifest, refusal=422)
 
 
 async def test_a_binding_to_another_role_is_made_anew(teams: Teams, drifting: str) -> None:
@@ -494,6 +556,17 @@ async def test_what_happened_without_a_controller_is_found_when_it_starts(
     controller.start()
     await wait_until(lambda: is_orphaned(teams, "absent"), within=30, what="the mark")
     await wait_until(lambda: teams.is_as_wanted("changed"), within=30, what="mending")
+    sentence = (
+        "Put back in team changed after it was found otherwise at the start: "
+        "ResourceQuota spectrum."
+    )
+
+    def is_written_down() -> bool:
+        return ("controller", sentence) in controller.read_reasons("changed")
+
+    await wait_until(is_written_down, within=SECONDS, what="the record")
+    (made, _) = controller.read_reasons("absent")
+    assert made[1] == "Team absent was made."
 
 
 async def test_an_outage_of_the_api_server_is_sat_out(
@@ -509,15 +582,24 @@ async def test_an_outage_of_the_api_server_is_sat_out(
     await teams.create_ready("after-outage")
 
 
-async def test_the_inventory_counts_every_pod_and_follows_at_once(teams: Teams) -> None:
+@pytest_asyncio.fixture
+async def gpu_node(admin: Cluster) -> AsyncIterator[str]:
+    """A node with four GPUs; without a kubelet it would be declared dead after a while."""
+    await create_node(admin, "gpu-node", gpus=4)
+    yield "gpu-node"
+    await admin.delete("/api/v1/nodes/gpu-node")
+
+
+async def test_the_inventory_counts_every_pod_and_follows_at_once(
+    teams: Teams, gpu_node: str
+) -> None:
     await teams.create_ready("gpu-users")
-    await create_node(teams.cluster, "gpu-node", gpus=4)
     await wait_until(lambda: counts(teams, free=4), within=10, what="the node's GPUs")
     ours, foreign = (
         "/api/v1/namespaces/spectrum-gpu-users/pods",
         "/api/v1/namespaces/kube-system/pods",
     )
-    one, two = make_pod("one", gpus=1, node="gpu-node"), make_pod("two", gpus=2, node="gpu-node")
+    one, two = make_pod("one", gpus=1, node=gpu_node), make_pod("two", gpus=2, node=gpu_node)
     await wait_until(lambda: accepts(teams, ours, one), within=10)
     await wait_until(lambda: accepts(teams, foreign, two), within=10)
     await wait_until(lambda: counts(teams, free=1, held=1), within=2, what="both pods")
@@ -552,6 +634,149 @@ async def create_node(cluster: Cluster, name: str, *, gpus: int) -> None:
     await cluster.patch(f"/api/v1/nodes/{name}/status", {"status": status})
 
 
+async def test_running_servers_are_counted_and_the_number_follows(teams: Teams) -> None:
+    await teams.create_ready("serving")
+    pods = "/api/v1/namespaces/spectrum-serving/pods"
+    marks = {names.ANNOTATION_HUB: HUB, names.ANNOTATION_TEAM: "serving"}
+    for name, owner in (("one", marks), ("two", marks), ("foreign", {})):
+        pod = make_pod(name, node="gpu-node")
+        pod["metadata"].update(labels={names.LABEL_COMPONENT: "singleuser-server"})
+        pod["metadata"].update(annotations=owner)
+        await wait_until(lambda pod=pod: accepts(teams, pods, pod), within=10)
+        await teams.cluster.patch(f"{pods}/{name}/status", {"status": {"phase": "Running"}})
+    await wait_until(lambda: serves(teams, 2), within=10, what="two servers")
+    await teams.cluster.delete(f"{pods}/one", {"gracePeriodSeconds": 0})
+    await wait_until(lambda: serves(teams, 1), within=10, what="one server")
+
+
+async def serves(teams: Teams, servers: int) -> bool:
+    return (await teams.get("serving"))["status"]["servers"] == servers
+
+
+async def test_a_grant_counts_until_it_lapses(
+    plane: ControlPlane, admin: Cluster, tmp_path: Path
+) -> None:
+    create_namespace(plane, "granting")
+    teams = Teams(admin, "granting")
+    moment = datetime.datetime(2026, 3, 1, 12, tzinfo=UTC)
+    grant = {"gpus": {GPU: 2}, "profiles": ["gpu-8"], "until": "2026-03-02T12:00:00Z"}
+    await teams.create("flight", quota={"gpus": {GPU: 1}}, grants={"r-1": grant})
+    async with running_reconciler(plane, "granting", tmp_path, lambda: moment) as reconciler:
+        assert await reconciler.reconcile("flight") == 86_400
+        status = (await teams.get("flight"))["status"]
+        assert status["granted"] == {"gpus": {GPU: 2}, "profiles": ["gpu-8"]}
+        quota = PATHS["ResourceQuota"].format("granting-flight", "spectrum")
+        hard = (await admin.get(quota))["spec"]["hard"]
+        assert hard == {f"requests.{GPU}": "3", f"requests.{SLICE}": "0"}
+        moment += timedelta(days=1)
+        assert await reconciler.reconcile("flight") is None
+        assert "granted" not in (await teams.get("flight"))["status"]
+        assert (await admin.get(quota))["spec"]["hard"][f"requests.{GPU}"] == "1"
+
+
+async def test_what_becomes_of_a_team_is_written_down_with_who_did_it(
+    teams: Teams, controller: Controller
+) -> None:
+    await teams.create("story", quota={"pods": 3}, field_manager="kubectl-create")
+    await teams.wait_for("story", "Reconciled")
+    more = {"spec": {"quota": {"pods": 5}}}
+    await teams.cluster.patch(f"{teams.path('story')}?fieldManager=kubectl-edit", more)
+    await teams.wait_for("story", "Reconciled")
+    fewer = {"spec": {"quota": None}}
+    await teams.cluster.patch(f"{teams.path('story')}?fieldManager=kubectl-edit", fewer)
+    await teams.wait_for("story", "Reconciled")
+    grants = {"r-7": {"until": "2099-01-01T00:00:00Z", "profiles": ["gpu-8"]}}
+    by_service = f"{teams.path('story')}?fieldManager=spectrum-service"
+    await teams.cluster.patch(by_service, {"spec": {"grants": grants}})
+    await teams.wait_for("story", "Reconciled")
+    await teams.delete("story")
+    await wait_until(lambda: is_orphaned(teams, "story"), within=SECONDS, what="the mark")
+    assert [actor for actor, _ in controller.read_reasons("story")] == [
+        "manager:kubectl-create",
+        "manager:kubectl-edit",
+        "manager:unknown",
+        "manager:spectrum-service",
+        "manager:unknown",
+    ]
+    assert [reason.partition(" from ")[0] for _, reason in controller.read_reasons("story")] == [
+        "Team story was made.",
+        "Team story was changed: quota.pods",
+        "Kubernetes does not say by whom. Team story was changed: quota",
+        "Request r-7. Team story was changed: grants",
+        "Team story was deleted; its data are kept. Kubernetes does not say by whom.",
+    ]
+
+
+async def test_a_restart_writes_nothing_and_reports_nothing_twice(
+    teams: Teams, controller: Controller
+) -> None:
+    await teams.create_ready("before-restart", quota={"pods": 2, "gpus": {GPU: 1}})
+    await wait_until_calm(teams, "before-restart")
+    before = await read_writes(teams.cluster)
+    reports = controller.read_reasons("before-restart")
+    controller.stop()
+    controller.start()
+    await controller.wait_until_healthy()
+    await teams.create_ready("after-restart")  # by now every team has been looked at
+    await wait_until_calm(teams, "after-restart")
+    assert count_ours(await read_writes(teams.cluster) - before) == ONE_TEAM
+    assert controller.read_reasons("before-restart") == reports
+
+
+# Writes for one team, each object once; of service accounts there are two, since Kubernetes makes
+# one in each namespace. The status is written when all is there and, unless they are one moment,
+# when the quota is counted.
+ONE_TEAM = {
+    "POST teams": 1,
+    "POST namespaces": 1,
+    "POST resourcequotas": 1,
+    "POST limitranges": 1,
+    "POST networkpolicies": 2,
+    "POST serviceaccounts": 2,
+    "POST rolebindings": 1,
+    "PATCH configmaps": 1,  # the mark of the last gid
+}
+
+
+def count_ours(written: Counter[str], *, teams: int = 1) -> dict[str, int]:
+    """Writes to what a team consists of, by the controller and by the test.
+
+    Kubernetes' own parts patch and delete none of it. Writes of the status are checked here.
+    """
+    assert teams <= written.pop("PATCH teams/status") <= 2 * teams
+    resources = {key.split()[1] for key in ONE_TEAM}
+    return {
+        key: number
+        for key, number in written.items()
+        if key in ONE_TEAM or (key.startswith(("PATCH", "DELETE")) and key.split()[1] in resources)
+    }
+
+
+async def test_many_teams_take_one_write_an_object_and_three_more_each(teams: Teams) -> None:
+    before = await read_writes(teams.cluster)
+    many = [f"many-{number}" for number in range(10)]
+    quota = {"pods": 5, "gpus": {GPU: 1}}
+    await asyncio.gather(*(teams.create_ready(name, quota=quota) for name in many))
+    for name in many:
+        await wait_until_calm(teams, name)
+    written = count_ours(await read_writes(teams.cluster) - before, teams=len(many))
+    assert written == {key: n * len(many) for key, n in ONE_TEAM.items()}
+
+
+async def test_a_change_of_one_team_touches_its_own_namespace_alone(teams: Teams) -> None:
+    for name in ("changing", "bystander"):
+        await teams.create_ready(name, quota={"gpus": {GPU: 1}})
+        await wait_until_calm(teams, name)
+    bystander = await teams.versions("bystander")
+    before = await read_writes(teams.cluster)
+    await teams.cluster.patch(teams.path("changing"), {"spec": {"quota": {"gpus": {GPU: 2}}}})
+    await wait_until(lambda: shows(teams, "changing", "0/2"), within=10, what="the new quota")
+    await wait_until_calm(teams, "changing")
+    written = count_ours(await read_writes(teams.cluster) - before)
+    assert written == {"PATCH teams": 1, "PATCH resourcequotas": 1}
+    assert await teams.versions("bystander") == bystander
+
+
 async def test_an_older_definition_is_raised_and_a_newer_one_left_alone(
     plane: ControlPlane, admin: Cluster
 ) -> None:
@@ -565,19 +790,11 @@ async def test_an_older_definition_is_raised_and_a_newer_one_left_alone(
         found = await admin.get(CRD_PATH)
         shown = found["spec"]["versions"][0].get("additionalPrinterColumns")
         assert (shown == columns) is is_raised
-        assert (found["metadata"]["annotations"]["spectrum.dev/revision"] == "1") is is_raised
+        assert (found["metadata"]["annotations"]["spectrum.dev/revision"] == "2") is is_raised
 
 
-@asynccontextmanager
-async def connected_client(plane: ControlPlane) -> AsyncIterator[Client]:
-    configuration = Configuration()
-    await config.load_kube_config(str(plane.kubeconfig), client_configuration=configuration)
-    client = Client(configuration)
-    yield client
-    await client.close()
-
-
-REFUSED = {
+END = {"until": "2026-03-31T18:00:00Z"}
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "name of 70 characters": ("a" * 70, {}, "63 characters long at most"),
     "no name": ("", {}, "name or generateName is required"),
     "blank and capitals": ("ML Vision", {}, "lowercase RFC 1123"),
@@ -596,6 +813,39 @@ REFUSED = {
     "negative GPUs": ("x", {"quota": {"gpus": {GPU: -1}}}, "greater than or equal to 0"),
     "no domain": ("x", {"quota": {"gpus": {"gpu": 1}}}, "keyed by resource names"),
     "quota key": ("x", {"quota": {"gpus": {f"requests.{GPU}": 1}}}, "without 'requests.'"),
+    "default profile without a name": ("x", {"defaultProfile": " "}, "must be the name of a pro"),
+    "idle at once": ("x", {"idle": {"minutes": 4}}, "greater than or equal to 5"),
+    "idle after more than a week": ("x", {"idle": {"minutes": 10081}}, "less than or equal to 100"),
+    "idle in words": ("x", {"idle": {"minutes": "1h"}}, "must be of type integer"),
+    "template that is none": ("x", {"template": "a b"}, "one of the release's teamTemplates"),
+    "empty lead group": ("x", {"leadGroups": ["/"]}, "a lead group's name must not be empty"),
+    "grant of nothing": ("x", {"grants": {"r-1": END}}, "a grant must give GPUs or profiles"),
+    "grant without end": ("x", {"grants": {"r-1": {"profiles": ["a"]}}}, "until: Required value"),
+    "grant until some day": (
+        "x",
+        {"grants": {"r-1": {"profiles": ["a"], "until": "some day"}}},
+        "until in body must be of type date-time",
+    ),
+    "grant until the 30th of February": (
+        "x",
+        {"grants": {"r-1": {"profiles": ["a"], "until": "2026-02-30T00:00:00Z"}}},
+        "until in body must be of type date-time",
+    ),
+    "grant of no GPU": (
+        "x",
+        {"grants": {"r-1": {**END, "gpus": {GPU: 0}}}},
+        "greater than or equal to 1",
+    ),
+    "grant without domain": (
+        "x",
+        {"grants": {"r-1": {**END, "gpus": {"gpu": 1}}}},
+        "grants must name GPUs by resource names with their domain",
+    ),
+    "grant by an id of another kind": (
+        "x",
+        {"grants": {"a b": {**END, "profiles": ["a"]}}},
+        "grants must be keyed by an id of at most 63 letters",
+    ),
     "size with a blank": ("x", {"storage": {"home": {"size": "10 Gi"}}}, "size such as 512Mi"),
 }
 
@@ -619,16 +869,14 @@ async def test_unknown_fields_are_refused_by_a_client_that_is_strict(teams: Team
 async def test_a_list_of_teams_is_worth_reading(teams: Teams) -> None:
     await teams.create_ready("shown", quota={"gpus": {GPU: 2}})
     await wait_until(lambda: shows(teams, "shown", "0/2"), within=10, what="usage")
-    path = teams.path("shown")
-    session = teams.cluster._session
-    accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-    async with session.get(teams.cluster.server + path, headers=accept) as answer:
-        table = json.loads(await answer.text())
+    as_table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    table = json.loads(await teams.cluster.read(teams.path("shown"), as_table))
     columns = [c["name"] for c in table["columnDefinitions"] if not c.get("priority")]
-    assert columns == ["Name", "Namespace", "GPUs", "Ready", "Reason", "Age"]
-    assert table["rows"][0]["cells"][:5] == [
+    assert columns == ["Name", "Namespace", "Servers", "GPUs", "Ready", "Reason", "Age"]
+    assert table["rows"][0]["cells"][:6] == [
         "shown",
         "spectrum-shown",
+        0,
         "0/2",
         "True",
         "Reconciled",

@@ -1,11 +1,11 @@
 """What servers live through, and what a person is told, when the cluster misbehaves."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from spectrum_spawner import names
 from spectrum_spawner.inventory import GPUs, Inventory
@@ -15,16 +15,10 @@ from tests.hub.cluster import Cluster, find_teams
 from tests.hub.fault_proxy import FaultProxy
 from tests.hub.hub import Hub
 from tests.hub.node import NodeStub, crash, fail_to_pull, find_no_room
-from tests.hub.spawners import FLIGHT, make_spectrum
+from tests.hub.spawners import FLIGHT, OPS, OPS_GPU, make_spectrum
 from tests.hub.team import Team, admit_hub, revoke_hub
 
-OPS = {"team": "ops", "profile": "cpu-small"}
 MakeTeam = Callable[..., Awaitable[Team]]
-
-
-@pytest_asyncio.fixture
-async def hub(start_hub: Callable[..., Awaitable[Hub]], flight: Team, hub_namespace: str) -> Hub:
-    return await start_hub(make_spectrum(hub_namespace))
 
 
 async def test_a_server_counts_as_running_until_its_team_was_listed(
@@ -44,9 +38,8 @@ async def test_a_server_counts_as_running_until_its_team_was_listed(
 
 
 async def test_a_failed_list_of_one_team_touches_no_other(
-    hub: Hub, flight: Team, make_team: MakeTeam, fault_proxy: FaultProxy, clock: Clock
+    hub: Hub, flight: Team, ops: Team, fault_proxy: FaultProxy, clock: Clock
 ) -> None:
-    ops = await make_team("ops")
     await hub.start_server("alice")
     await hub.start_server("bob", OPS)
     await hub.kill()
@@ -55,7 +48,7 @@ async def test_a_failed_list_of_one_team_touches_no_other(
         await hub.start()
         await wait_until(lambda: hub.is_ready("bob"), within=10)
         assert (await hub.stop_server("bob")).status in (202, 204)
-        await wait_until(lambda: _is_absent(hub, "bob"), within=20)
+        await hub.wait_absent("bob", within=20)
         assert await hub.find_spawner("alice").poll() is None
     assert fault_proxy.count(lambda call: call.is_delete(ops.pods)) == 1
 
@@ -63,13 +56,12 @@ async def test_a_failed_list_of_one_team_touches_no_other(
 async def test_rights_revoked_for_one_team_stop_no_server_and_heal(
     hub: Hub,
     flight: Team,
-    make_team: MakeTeam,
+    ops: Team,
     fault_proxy: FaultProxy,
     cluster: Cluster,
     clock: Clock,
     hub_namespace: str,
 ) -> None:
-    await make_team("ops")
     await hub.start_server("alice")
     await revoke_hub(cluster, flight)
     view = Views.shared(hub_namespace).pods(flight.namespace)
@@ -98,7 +90,7 @@ async def test_a_foreign_pod_of_the_same_name_is_refused_and_left_alone(
     await hub.start_server("alice")
     made = await cluster.get(flight.find_pod("alice"))
     await hub.stop_server("alice")
-    await wait_until(lambda: _is_absent(hub, "alice"), within=10)
+    await hub.wait_absent("alice", within=10)
     before = await _create_pod_like(
         cluster, flight, made, {names.ANNOTATION_USER: "alice-with-the-same-hash"}
     )
@@ -118,7 +110,7 @@ async def test_a_forgotten_pod_of_the_same_server_is_ended_gracefully(
     await hub.start_server("alice")
     made = await cluster.get(flight.find_pod("alice"))
     await hub.stop_server("alice")
-    await wait_until(lambda: _is_absent(hub, "alice"), within=10)
+    await hub.wait_absent("alice", within=10)
     forgotten = await _create_pod_like(
         cluster, flight, made, {names.ANNOTATION_START_ID: "an-earlier-start"}
     )
@@ -144,26 +136,29 @@ async def test_a_full_quota_is_one_sentence_and_leaves_no_pod(
     assert "1" in answer.message
     assert await cluster.list(ops.pods) == before
     assert fault_proxy.count(lambda call: call.is_create(ops.pods)) <= 3
-    assert _count_failures(hub) == 0
+    assert hub.failures == 0
 
 
-async def test_a_full_gpu_quota_names_used_and_hard(
+async def test_of_two_starts_for_the_last_gpu_one_is_told_who_was_quicker(
     hub: Hub, make_team: MakeTeam, cluster: Cluster
 ) -> None:
     ops = await make_team("ops", quota={"requests.nvidia.com/gpu": "1"})
-    options = {"team": "ops", "profile": "gpu-1"}
-    assert (await hub.start_server("bob", options)).status == 201
-    answer = await hub.start_server("bob", options, "second")
-    assert answer.status in range(400, 500)
-    _check_sentence(answer.message)
-    assert "1 of 1" in answer.message
-    assert len(await cluster.list(ops.pods)) == 1
+    answers = await asyncio.gather(
+        hub.start_server("bob", OPS_GPU), hub.start_server("admin", OPS_GPU)
+    )
+    won, lost = sorted(answers, key=lambda answer: answer.status)
+    assert (won.status, lost.status) == (201, 409)
+    (pod,) = await cluster.list(ops.pods)
+    winner = pod["metadata"]["annotations"][names.ANNOTATION_USER]
+    assert re.fullmatch(
+        rf"Team ops has 1 of 1 GPU in use \({winner}: gpu-1 since \d\d:\d\d UTC\)\. "
+        r"Stop one, or request more\.",
+        lost.message,
+    )
+    assert hub.failures == 0
 
 
-async def test_a_late_service_account_is_waited_for(
-    hub: Hub, make_team: MakeTeam, cluster: Cluster
-) -> None:
-    ops = await make_team("ops")
+async def test_a_late_service_account_is_waited_for(hub: Hub, ops: Team, cluster: Cluster) -> None:
     accounts = f"/api/v1/namespaces/{ops.namespace}/serviceaccounts"
     await cluster.delete(f"{accounts}/{names.SERVER_SERVICE_ACCOUNT}")
     start = asyncio.create_task(hub.start_server("bob", OPS))
@@ -180,12 +175,12 @@ async def test_an_image_that_cannot_be_pulled_is_named_within_30_seconds(
         answer = await hub.start_server("alice")
         assert answer.status == 202
         await asyncio.sleep(20)
-        await wait_until(lambda: _is_absent(hub, "alice"), within=10)
-    message = _read_failure(hub, "alice")
+        await hub.wait_absent("alice", within=10)
+    message = hub.read_failure("alice")
     _check_sentence(message)
     assert "image" in message
     assert await cluster.list(flight.pods) == []
-    assert _count_failures(hub) == 0
+    assert hub.failures == 0
 
 
 async def test_a_start_without_room_waits_says_so_and_can_be_cancelled(
@@ -204,7 +199,7 @@ async def test_a_start_without_room_waits_says_so_and_can_be_cancelled(
         assert server is not None
         assert server["pending"] == "spawn"
         await hub.stop_server("alice")
-        await wait_until(lambda: _is_absent(hub, "alice"), within=20)
+        await hub.wait_absent("alice", within=20)
     assert await cluster.find(flight.find_pod("alice")) is None
 
 
@@ -227,12 +222,12 @@ async def test_a_start_that_finds_no_room_in_time_says_why_and_leaves_no_pod(
     with clock.hurry(50):
         assert (await hub.start_server("alice")).status == 202
         await asyncio.sleep(290)
-        await wait_until(lambda: _is_absent(hub, "alice"), within=30)
-    message = _read_failure(hub, "alice")
+        await hub.wait_absent("alice", within=30)
+    message = hub.read_failure("alice")
     _check_sentence(message)
     assert "Insufficient nvidia.com/gpu" in message
     assert await cluster.list(flight.pods) == []
-    assert _count_failures(hub) == 0
+    assert hub.failures == 0
 
 
 async def test_a_server_that_ran_out_of_memory_says_so(
@@ -244,7 +239,7 @@ async def test_a_server_that_ran_out_of_memory_says_so(
 ) -> None:
     await hub.start_server("alice")
     await node.end(await cluster.get(flight.find_pod("alice")), "OOMKilled", 137)
-    await wait_until(lambda: _is_absent(hub, "alice"), within=5)
+    await hub.wait_absent("alice", within=5)
     assert "it used more memory than its profile allows (OOMKilled), exit code 137" in caplog.text
     assert "User alice server stopped, with exit code: 137" in caplog.text
 
@@ -281,7 +276,7 @@ async def test_a_conflict_about_another_pod_is_no_proof_that_this_one_is_gone(
     await hub.start_server("alice")
     fault_proxy.refuse(lambda call: call.is_delete(flight.pods), status=409)
     await hub.stop_server("alice")
-    await wait_until(lambda: _is_absent(hub, "alice"), within=10)
+    await hub.wait_absent("alice", within=10)
     assert await cluster.list(flight.pods) == []
 
 
@@ -306,9 +301,9 @@ async def test_a_start_has_failed_only_once_its_pod_is_gone(
         assert await hub.find_server("alice") is not None
         mend()
         await asyncio.sleep(10)
-        await wait_until(lambda: _is_absent(hub, "alice"), within=10)
+        await hub.wait_absent("alice", within=10)
     assert await cluster.list(flight.pods) == []
-    assert "Your server ended while it was starting" in _read_failure(hub, "alice")
+    assert "Your server ended while it was starting" in hub.read_failure("alice")
 
 
 async def test_a_failed_start_whose_container_will_not_end_still_says_why(
@@ -328,26 +323,25 @@ async def test_a_failed_start_whose_container_will_not_end_still_says_why(
         await asyncio.sleep(35)
         assert len(await cluster.list(flight.pods)) == 1
         await asyncio.sleep(20)
-        await wait_until(lambda: _is_absent(hub, "alice"), within=30)
-    assert "its image cannot be pulled" in _read_failure(hub, "alice")
+        await hub.wait_absent("alice", within=30)
+    assert "its image cannot be pulled" in hub.read_failure("alice")
     assert await cluster.list(flight.pods) == []
-    assert _count_failures(hub) == 0
+    assert hub.failures == 0
 
 
 async def test_a_namespace_that_is_purged_ends_its_servers_and_is_forgotten(
     hub: Hub,
-    make_team: MakeTeam,
+    ops: Team,
     fault_proxy: FaultProxy,
     cluster: Cluster,
     clock: Clock,
     hub_namespace: str,
 ) -> None:
-    ops = await make_team("ops")
     await hub.start_server("bob", OPS)
     await cluster.delete(f"{find_teams(hub_namespace)}/ops")
     await revoke_hub(cluster, ops)
     await cluster.delete(ops.find_pod("bob"), {"gracePeriodSeconds": 0})
-    await wait_until(lambda: _is_absent(hub, "bob"), within=10)
+    await hub.wait_absent("bob", within=10)
     fault_proxy.cut_watches()
     await asyncio.sleep(1)
     fault_proxy.calls.clear()
@@ -380,10 +374,6 @@ async def _has_ended(hub: Hub, user: str) -> bool:
     return server is None or await hub.find_spawner(user).poll() is not None
 
 
-async def _is_absent(hub: Hub, user: str) -> bool:
-    return await hub.find_server(user) is None
-
-
 async def _publish_gpus(
     hub: Hub, cluster: Cluster, hub_namespace: str, *, total: int, free: int
 ) -> None:
@@ -395,15 +385,6 @@ async def _publish_gpus(
     await wait_until(
         lambda: Views.shared(hub_namespace).inventory.known, within=10, what="the inventory"
     )
-
-
-def _read_failure(hub: Hub, user: str) -> str:
-    """What the pages say about the last start of a user's server, which failed."""
-    return hub.find_spawner(user)._spawn_future.exception().jupyterhub_message
-
-
-def _count_failures(hub: Hub) -> int:
-    return hub.app.tornado_settings.get("failure_count", 0)
 
 
 def _check_sentence(message: str) -> None:

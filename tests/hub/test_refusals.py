@@ -5,6 +5,8 @@ saved for the next start stay as they were, and the hub does not count it as a f
 """
 
 import asyncio
+import re
+import time
 from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
@@ -17,15 +19,10 @@ from tests.hub.clock import Clock, wait_until
 from tests.hub.cluster import Cluster, find_teams
 from tests.hub.fault_proxy import FaultProxy
 from tests.hub.hub import ADMIN_TOKEN, Answer, Hub
-from tests.hub.spawners import FLIGHT, make_spectrum
+from tests.hub.spawners import FLIGHT, OPS, make_spectrum
 from tests.hub.team import Team
 
 Refused = Callable[[Awaitable[Answer]], Awaitable[str]]
-
-
-@pytest_asyncio.fixture
-async def ops(make_team: Callable[..., Awaitable[Team]]) -> Team:
-    return await make_team("ops")
 
 
 @pytest_asyncio.fixture
@@ -36,7 +33,7 @@ async def hub(
     hub = await start_hub(make_spectrum(hub_namespace))
     assert (await hub.start_server("alice")).status == 201
     assert (await hub.stop_server("alice")).status in (202, 204)
-    await wait_until(lambda: _is_absent(hub, "alice"), within=10)
+    await hub.wait_absent("alice", within=10)
     return hub
 
 
@@ -53,7 +50,7 @@ def refused(hub: Hub, cluster: Cluster, fault_proxy: FaultProxy) -> Refused:
         assert fault_proxy.writes == []
         assert await cluster.list_everything() == before
         assert hub.read_options("alice") == saved
-        assert hub.app.tornado_settings.get("failure_count", 0) == 0
+        assert hub.failures == 0
         message = answer.message
         assert message.strip() == message
         assert "\n" not in message
@@ -102,6 +99,12 @@ async def test_saved_options_of_a_team_that_one_has_left(hub: Hub, refused: Refu
     await hub.call("DELETE", "/groups/flight/users", {"users": ["alice"]})
     message = await refused(hub.call("POST", "/users/alice/server"))
     assert "team" in message
+
+
+async def test_a_team_is_remembered_over_all_servers_of_a_person(hub: Hub) -> None:
+    assert (await hub.start_server("bob", OPS)).status == 201
+    assert (await hub.start_server("bob", {}, "second")).status == 201
+    assert hub.read_options("bob", "second")["team"] == "ops"
 
 
 async def test_a_start_by_somebody_in_no_team(hub: Hub, refused: Refused) -> None:
@@ -163,6 +166,44 @@ async def test_waiting_for_teams_and_for_one_team_ends_before_the_hub_answers(
     assert "Team new is not ready yet" in message
 
 
+@pytest_asyncio.fixture
+async def one_gpu(cluster: Cluster, hub_namespace: str, flight: Team) -> None:
+    """Team flight has a quota of one GPU, as its controller says in the Team's status."""
+    usage = {"gpus": {"nvidia.com/gpu": {"used": 0, "hard": 1}}}
+    path = f"{find_teams(hub_namespace)}/flight/status"
+    await cluster.patch(path, {"status": {"usage": usage}})
+    view = Views.shared(hub_namespace).teams
+    await wait_until(lambda: view.get("flight").gpus_hard, within=10)
+
+
+GPU = {**FLIGHT, "profile": "gpu-1"}
+
+
+async def test_a_gpu_that_a_teammate_holds(hub: Hub, refused: Refused, one_gpu: None) -> None:
+    assert (await hub.start_server("bob", GPU)).status == 201
+    begun = time.monotonic()
+    message = await refused(hub.start_server("alice", GPU))
+    assert time.monotonic() - begun < 2
+    assert re.fullmatch(
+        r"Team flight has 1 of 1 GPU in use \(bob: gpu-1 since \d\d:\d\d UTC\)\. "
+        r"Stop one, or request more\.",
+        message,
+    )
+
+
+async def test_a_gpu_that_one_holds_oneself(hub: Hub, refused: Refused, one_gpu: None) -> None:
+    assert (await hub.start_server("alice", GPU, "first")).status == 201
+    message = await refused(hub.start_server("alice", GPU))
+    assert message.startswith("Team flight has 1 of 1 GPU in use (you: gpu-1 since ")
+
+
+async def test_a_gpu_that_was_given_back_is_there_at_once(hub: Hub, one_gpu: None) -> None:
+    for _ in range(3):
+        assert (await hub.start_server("alice", GPU)).status == 201
+        await hub.stop_server("alice")
+        await hub.wait_absent("alice", within=10)
+
+
 async def test_a_start_of_somebody_elses_server(hub: Hub, refused: Refused) -> None:
     token = hub.make_token("bob")
     await refused(hub.call("POST", "/users/alice/server", {"user_options": FLIGHT}, token=token))
@@ -215,7 +256,3 @@ async def test_valid_server_names_never_share_a_pod(
 async def test_a_removed_role_of_the_token_is_no_way_in(hub: Hub, refused: Refused) -> None:
     for token in ("", "nonsense", ADMIN_TOKEN[:-1]):
         await refused(hub.call("POST", "/users/alice/server", token=token))
-
-
-async def _is_absent(hub: Hub, user: str) -> bool:
-    return await hub.find_server(user) is None

@@ -6,6 +6,7 @@ same one.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -36,170 +37,148 @@ def close_connection(proxy: FaultProxy, match: Match) -> None:
 failures = pytest.mark.parametrize("fail", [answer_500, answer_403, close_connection])
 
 
-@pytest_asyncio.fixture
-async def plain_hub(start_hub: Callable[..., Awaitable[Hub]], flight: Team) -> Hub:
-    """A hub with unmodified KubeSpawner and the running server of alice."""
-    return await _start_with_server(start_hub, make_plain(flight))
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A hub with the running server of alice, and what may go wrong around it."""
+
+    hub: Hub
+    team: Team
+    proxy: FaultProxy
+    cluster: Cluster
+    clock: Clock
+
+    @property
+    def path(self) -> str:
+        """Path of alice's pod."""
+        return self.team.find_pod("alice")
+
+    async def find_pod(self) -> dict[str, Any] | None:
+        return await self.cluster.find(self.path)
+
+    async def restart_while_first_list_fails(self, fail: Fail) -> None:
+        """The hub restarts, and its first LIST of the team's pods fails: once, and never again."""
+        await self.hub.kill()
+        fail(self.proxy, lambda call: call.is_list(self.team.pods))
+        self.proxy.calls.clear()
+        await self.hub.start()
+
+    async def lose_pod_after_outage(self) -> None:
+        """The API server is away for a minute; half a minute later the server's pod dies."""
+        with self.clock.hurry(20):
+            await self.proxy.go_down()
+            await asyncio.sleep(60)
+            await self.proxy.come_up()
+            await asyncio.sleep(30)
+        await self.cluster.delete(self.path, {"gracePeriodSeconds": 0})
+
+    async def start_while_answer_is_late(self) -> list[tuple[str, int | None]]:
+        """The API server commits bob's pod at once and says so 4 s later; returns the writes."""
+        self.proxy.delay_answer(lambda call: call.is_create(self.team.pods), 4.0)
+        self.proxy.calls.clear()
+        with self.clock.hurry(5):
+            await self.hub.start_server("bob")
+            await wait_until(lambda: self.hub.is_ready("bob"), within=30, what="the start")
+        return [(c.method, c.grace) for c in self.proxy.writes if c.path.startswith(self.team.pods)]
+
+    async def stop_during_outage(self) -> None:
+        """A person stops a server while the API server is away for 5 min."""
+        await self.proxy.go_down()
+        with self.clock.hurry(100):
+            await self.hub.stop_server("alice")
+            await asyncio.sleep(300)
 
 
 @pytest_asyncio.fixture
-async def spectrum_hub(
-    start_hub: Callable[..., Awaitable[Hub]], flight: Team, hub_namespace: str
-) -> Hub:
-    """A hub with our spawner and the running server of alice."""
-    return await _start_with_server(start_hub, make_spectrum(hub_namespace))
+async def set_scene(
+    start_hub: Callable[..., Awaitable[Hub]],
+    flight: Team,
+    fault_proxy: FaultProxy,
+    cluster: Cluster,
+    clock: Clock,
+) -> Callable[[Setup], Awaitable[Scene]]:
+    async def set_scene(setup: Setup) -> Scene:
+        hub = await start_hub(setup)
+        answer = await hub.start_server("alice")
+        assert answer.status == 201, answer
+        return Scene(hub=hub, team=flight, proxy=fault_proxy, cluster=cluster, clock=clock)
+
+    return set_scene
 
 
-async def _start_with_server(start_hub: Callable[..., Awaitable[Hub]], setup: Setup) -> Hub:
-    hub = await start_hub(setup)
-    answer = await hub.start_server("alice")
-    assert answer.status == 201, answer
-    return hub
+@pytest_asyncio.fixture
+async def plain(set_scene: Callable[[Setup], Awaitable[Scene]], flight: Team) -> Scene:
+    """With unmodified KubeSpawner."""
+    return await set_scene(make_plain(flight))
 
 
-async def restart_while_first_list_fails(
-    hub: Hub, team: Team, proxy: FaultProxy, fail: Fail
-) -> None:
-    """The hub restarts, and its first LIST of the team's pods fails: once, and never again."""
-    await hub.kill()
-    fail(proxy, lambda call: call.is_list(team.pods))
-    proxy.calls.clear()
-    await hub.start()
-
-
-async def lose_pod_after_outage(
-    team: Team, proxy: FaultProxy, cluster: Cluster, clock: Clock
-) -> None:
-    """The API server is away for a minute; half a minute later the server's pod dies."""
-    with clock.hurry(20):
-        await proxy.go_down()
-        await asyncio.sleep(60)
-        await proxy.come_up()
-        await asyncio.sleep(30)
-    await cluster.delete(team.find_pod("alice"), {"gracePeriodSeconds": 0})
-
-
-async def start_while_answer_is_late(hub: Hub, team: Team, proxy: FaultProxy, clock: Clock) -> Any:
-    """The API server commits bob's pod at once and says so 4 s later; returns what was written."""
-    proxy.delay_answer(lambda call: call.is_create(team.pods), 4.0)
-    proxy.calls.clear()
-    with clock.hurry(5):
-        await hub.start_server("bob")
-        await wait_until(lambda: hub.is_ready("bob"), within=30, what="the start")
-    return [(c.method, c.grace) for c in proxy.writes if c.path.startswith(team.pods)]
-
-
-async def stop_during_outage(hub: Hub, proxy: FaultProxy, clock: Clock) -> None:
-    """A person stops a server while the API server is away for 5 min."""
-    await proxy.go_down()
-    with clock.hurry(100):
-        await hub.stop_server("alice")
-        await asyncio.sleep(300)
+@pytest_asyncio.fixture
+async def spectrum(set_scene: Callable[[Setup], Awaitable[Scene]], hub_namespace: str) -> Scene:
+    """With our spawner."""
+    return await set_scene(make_spectrum(hub_namespace))
 
 
 class TestOneFailedList:
     @failures
     async def test_makes_plain_kubespawner_forget_a_running_server(
-        self, plain_hub: Hub, flight: Team, fault_proxy: FaultProxy, cluster: Cluster, fail: Fail
+        self, plain: Scene, fail: Fail
     ) -> None:
-        await restart_while_first_list_fails(plain_hub, flight, fault_proxy, fail)
-        assert await plain_hub.find_server("alice") is None
-        assert await cluster.find(flight.find_pod("alice")) is not None
+        await plain.restart_while_first_list_fails(fail)
+        assert await plain.hub.find_server("alice") is None
+        assert await plain.find_pod() is not None
 
     @failures
-    async def test_costs_spectrum_no_server(
-        self, spectrum_hub: Hub, flight: Team, fault_proxy: FaultProxy, cluster: Cluster, fail: Fail
-    ) -> None:
-        before = await cluster.get(flight.find_pod("alice"))
-        await restart_while_first_list_fails(spectrum_hub, flight, fault_proxy, fail)
-        await wait_until(lambda: spectrum_hub.is_ready("alice"), within=20)
-        assert await cluster.get(flight.find_pod("alice")) == before
-        assert fault_proxy.writes == []
+    async def test_costs_spectrum_no_server(self, spectrum: Scene, fail: Fail) -> None:
+        before = await spectrum.find_pod()
+        await spectrum.restart_while_first_list_fails(fail)
+        await wait_until(lambda: spectrum.hub.is_ready("alice"), within=20)
+        assert await spectrum.find_pod() == before
+        assert spectrum.proxy.writes == []
 
 
 class TestAnOutageOfAMinute:
-    async def test_leaves_plain_kubespawner_blind_for_ever(
-        self,
-        plain_hub: Hub,
-        flight: Team,
-        fault_proxy: FaultProxy,
-        cluster: Cluster,
-        clock: Clock,
-    ) -> None:
-        await lose_pod_after_outage(flight, fault_proxy, cluster, clock)
-        with clock.hurry(20):
+    async def test_leaves_plain_kubespawner_blind_for_ever(self, plain: Scene) -> None:
+        await plain.lose_pod_after_outage()
+        with plain.clock.hurry(20):
             await asyncio.sleep(60)
-        assert await cluster.find(flight.find_pod("alice")) is None
-        assert await plain_hub.find_spawner("alice").poll() is None
+        assert await plain.find_pod() is None
+        assert await plain.hub.find_spawner("alice").poll() is None
 
-    async def test_leaves_spectrum_seeing(
-        self,
-        spectrum_hub: Hub,
-        flight: Team,
-        fault_proxy: FaultProxy,
-        cluster: Cluster,
-        clock: Clock,
-    ) -> None:
-        await lose_pod_after_outage(flight, fault_proxy, cluster, clock)
-        spawner = spectrum_hub.find_spawner("alice")
-        await wait_until(lambda: _is_gone(spawner), within=5)
-        answer = await spectrum_hub.start_server("bob")
+    async def test_leaves_spectrum_seeing(self, spectrum: Scene) -> None:
+        await spectrum.lose_pod_after_outage()
+        await spectrum.hub.wait_absent("alice", within=5)
+        answer = await spectrum.hub.start_server("bob")
         assert answer.status == 201
 
 
 class TestALateAnswer:
-    async def test_makes_plain_kubespawner_kill_its_own_pod(
-        self, plain_hub: Hub, flight: Team, fault_proxy: FaultProxy, clock: Clock
-    ) -> None:
-        writes = await start_while_answer_is_late(plain_hub, flight, fault_proxy, clock)
+    async def test_makes_plain_kubespawner_kill_its_own_pod(self, plain: Scene) -> None:
+        writes = await plain.start_while_answer_is_late()
         assert writes == [("POST", None), ("POST", None), ("DELETE", 0), ("POST", None)]
 
-    async def test_makes_spectrum_adopt_its_own_pod(
-        self, spectrum_hub: Hub, flight: Team, fault_proxy: FaultProxy, clock: Clock
-    ) -> None:
-        writes = await start_while_answer_is_late(spectrum_hub, flight, fault_proxy, clock)
-        assert writes == [("POST", None)]
+    async def test_makes_spectrum_adopt_its_own_pod(self, spectrum: Scene) -> None:
+        assert await spectrum.start_while_answer_is_late() == [("POST", None)]
 
 
 class TestAStopDuringAnOutage:
-    async def test_makes_plain_kubespawner_forget_a_running_pod(
-        self,
-        plain_hub: Hub,
-        flight: Team,
-        fault_proxy: FaultProxy,
-        cluster: Cluster,
-        clock: Clock,
-    ) -> None:
-        await stop_during_outage(plain_hub, fault_proxy, clock)
-        await fault_proxy.come_up()
-        with clock.hurry(20):
+    async def test_makes_plain_kubespawner_forget_a_running_pod(self, plain: Scene) -> None:
+        await plain.stop_during_outage()
+        await plain.proxy.come_up()
+        with plain.clock.hurry(20):
             await asyncio.sleep(60)
-        assert await plain_hub.find_server("alice") is None
-        pod = await cluster.get(flight.find_pod("alice"))
+        assert await plain.hub.find_server("alice") is None
+        pod = await plain.find_pod()
+        assert pod is not None
         assert "deletionTimestamp" not in pod["metadata"]
 
     async def test_is_carried_out_by_spectrum_once_the_api_server_is_back(
-        self,
-        spectrum_hub: Hub,
-        flight: Team,
-        fault_proxy: FaultProxy,
-        cluster: Cluster,
-        clock: Clock,
+        self, spectrum: Scene
     ) -> None:
-        await stop_during_outage(spectrum_hub, fault_proxy, clock)
-        server = await spectrum_hub.find_server("alice")
+        await spectrum.stop_during_outage()
+        server = await spectrum.hub.find_server("alice")
         assert server is not None
         assert server["pending"] == "stop"
-        assert await cluster.find(flight.find_pod("alice")) is not None
-        await fault_proxy.come_up()
-        with clock.hurry(5):
-            await wait_until(lambda: _is_absent(spectrum_hub, "alice"), within=30)
-        assert await cluster.list(flight.pods) == []
-
-
-async def _is_gone(spawner: Any) -> bool:
-    return await spawner.poll() is not None
-
-
-async def _is_absent(hub: Hub, user: str) -> bool:
-    return await hub.find_server(user) is None
+        assert await spectrum.find_pod() is not None
+        await spectrum.proxy.come_up()
+        with spectrum.clock.hurry(5):
+            await spectrum.hub.wait_absent("alice", within=30)
+        assert await spectrum.cluster.list(spectrum.team.pods) == []

@@ -1,4 +1,4 @@
-"""The image of hub and team controller."""
+"""The image of hub, team controller and service."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,9 +41,24 @@ def test_jupyterhub_is_whole(root: RootFilesystem, home: Path) -> None:
     assert (root.path / "opt/spectrum/share/jupyterhub/static/css/style.min.css").exists()
 
 
-def test_spawner_and_controller_can_be_imported(root: RootFilesystem, home: Path) -> None:
-    names = "spectrum_spawner.spawner, spectrum_spawner.controller.__main__"
-    root.run("python", "-c", f"import {names}", home=home)
+@pytest.mark.parametrize(
+    "module", ["spawner", "providers", "controller.__main__", "service.__main__"]
+)
+def test_what_runs_from_the_image_can_be_imported(
+    root: RootFilesystem, home: Path, module: str
+) -> None:
+    root.run("python", "-c", f"import spectrum_spawner.{module}", home=home)
+
+
+def test_the_service_finds_its_pages(root: RootFilesystem, home: Path) -> None:
+    script = (
+        "import jinja2; "
+        "pages = jinja2.PackageLoader('spectrum_spawner.service').list_templates(); "
+        "print(*pages, sep='\\n')"
+    )
+    templates = CHECKOUT / "spectrum_spawner" / "service" / "templates"
+    found = root.run("python", "-c", script, home=home).split()
+    assert found == sorted(path.name for path in templates.iterdir())
 
 
 def test_the_image_holds_this_checkout_s_code(root: RootFilesystem) -> None:

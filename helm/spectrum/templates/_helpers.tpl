@@ -60,22 +60,49 @@ the shipped values have the key.
 {{- keys $found | sortAlpha | toJson }}
 {{- end }}
 
-{{/* What the hub's configuration reads, as JSON. */}}
+{{/* What the hub's configuration reads, as JSON: of the sign-in methods only the chosen one. */}}
 {{- define "spectrum.hubValues" -}}
-{{- $groups := include "spectrum.table" .Values.auth.groups | fromJson }}
+{{- $auth := pick .Values.auth "method" "contact" "refreshAge" }}
+{{- if eq .Values.auth.method "oauth" }}
+{{- $_ := set $auth "groupsMaxAge" .Values.auth.groupsMaxAge }}
+{{- $_ := set $auth "oauth" (omit .Values.auth.oauth "clientSecret") }}
+{{- else }}
+{{- $auth = merge $auth (pick .Values.auth "acceptSharedPassword" "admins" "users") }}
+{{- $_ := set $auth "groups" (include "spectrum.table" .Values.auth.groups | fromJson) }}
+{{- end }}
+{{- $templates := dict }}
+{{- range $name, $template := include "spectrum.table" .Values.teamTemplates | fromJson }}
+{{- $_ := set $templates $name (pick $template "pattern" "max") }}
+{{- end }}
 {{- dict
   "hub" (pick .Values.hub "baseUrl")
-  "auth" (merge (dict "groups" $groups) (omit .Values.auth "groups"))
+  "auth" $auth
   "images" (include "spectrum.table" .Values.images | fromJson)
   "profiles" (include "spectrum.table" .Values.profiles | fromJson)
   "singleuser" .Values.singleuser
+  "teamTemplates" $templates
+  | toPrettyJson
+}}
+{{- end }}
+
+{{/* What the service reads, as JSON. */}}
+{{- define "spectrum.serviceValues" -}}
+{{- $service := pick .Values.service "leavingGrace" "idleMinutes" }}
+{{- $_ := set $service "dbUrl" .Values.service.db.url }}
+{{- dict
+  "hub" (pick .Values.hub "baseUrl")
+  "service" $service
+  "auth" (pick .Values.auth "contact")
+  "images" (include "spectrum.table" .Values.images | fromJson)
+  "profiles" (include "spectrum.table" .Values.profiles | fromJson)
   | toPrettyJson
 }}
 {{- end }}
 
 {{/*
 The Secret's data in base64, as JSON. What the cluster holds is kept, what is missing is made;
-remembered within one rendering, so that the Secret and the checksums of it agree.
+remembered within one rendering, so that the Secret and the checksums of it agree. The client
+secret of the identity provider cannot be made: values bring it, or the cluster has it.
 */}}
 {{- define "spectrum.secretData" -}}
 {{- if not (hasKey .Values "_secretData") }}
@@ -86,11 +113,53 @@ remembered within one rendering, so that the Secret and the checksums of it agre
   "cryptKey" (randBytes 32 | b64dec | printf "%x" | b64enc)
   "userPassword" (randAlphaNum 16 | b64enc)
   "adminPassword" (randAlphaNum 40 | b64enc)
+  "serviceToken" (randAlphaNum 64 | b64enc)
+  "serviceCookieSecret" (randBytes 32 | b64dec | printf "%x" | b64enc)
+  "auditTokenHub" (randAlphaNum 64 | b64enc)
+  "auditTokenController" (randAlphaNum 64 | b64enc)
 }}
 {{- range $key, $_ := $data }}
 {{- with get $kept $key }}{{ $_ := set $data $key . }}{{ end }}
 {{- end }}
+{{- if eq .Values.auth.method "oauth" }}
+{{- $given := .Values.auth.oauth.clientSecret | b64enc | default (get $kept "oauthClientSecret") }}
+{{- with $given }}{{ $_ := set $data "oauthClientSecret" . }}{{ end }}
+{{- end }}
 {{- $_ := set .Values "_secretData" $data }}
 {{- end }}
 {{- get .Values "_secretData" | toJson }}
+{{- end }}
+
+{{/* Keys of the Secret that a component's pod mounts, as JSON. Takes {root, component}. */}}
+{{- define "spectrum.secretKeys" -}}
+{{- $signIn := list "userPassword" "adminPassword" }}
+{{- if eq .root.Values.auth.method "oauth" }}{{ $signIn = list "oauthClientSecret" }}{{ end }}
+{{- $keys := dict
+  "hub" (concat (list "proxyToken" "cookieSecret" "cryptKey" "serviceToken" "auditTokenHub") $signIn)
+  "service" (list "serviceToken" "serviceCookieSecret" "auditTokenHub" "auditTokenController")
+  "controller" (list "auditTokenController")
+}}
+{{- get $keys .component | toJson }}
+{{- end }}
+
+{{/* The volume of a component's own secrets: what a pod does not need, it does not have. */}}
+{{- define "spectrum.secretVolume" -}}
+- name: secrets
+  secret:
+    secretName: hub
+    defaultMode: 0440
+    items:
+      {{- range include "spectrum.secretKeys" . | fromJsonArray }}
+      - {key: {{ . }}, path: {{ . }}}
+      {{- end }}
+{{- end }}
+
+{{/* Changes with the secrets that the component mounts, and with no others. */}}
+{{- define "spectrum.secretChecksum" -}}
+{{- $data := include "spectrum.secretData" .root | fromJson }}
+{{- $mounted := dict }}
+{{- range include "spectrum.secretKeys" . | fromJsonArray }}
+{{- $_ := set $mounted . (get $data .) }}
+{{- end }}
+{{- $mounted | toJson | sha256sum }}
 {{- end }}

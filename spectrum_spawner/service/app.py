@@ -1,0 +1,163 @@
+"""The whole service: what it holds open, what it does by itself, and what it listens to."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
+
+from jupyterhub.httpclient import JupyterHubHTTPClient
+from jupyterhub.services.auth import HubOAuth
+from tornado.httpserver import HTTPServer
+from tornado.web import Application, RequestHandler
+
+from spectrum_spawner import kube
+from spectrum_spawner.service import (
+    api,
+    approvals,
+    audit_pages,
+    departures,
+    frame,
+    ingest,
+    pages,
+)
+from spectrum_spawner.service.context import Context
+from spectrum_spawner.service.hub import Hub
+from spectrum_spawner.service.ledger import Ledger, LedgerError
+from spectrum_spawner.service.settings import NAME, Settings
+from spectrum_spawner.service.snapshot import Snapshot
+from spectrum_spawner.service.team_sheet import TeamSheet
+from spectrum_spawner.watch import View
+
+LOOK_EVERY = 30.0  # seconds between two looks for people who left
+IDENTITY_AGE = 5  # seconds for which the hub's answer to a token holds: membership is of now
+MAX_BODY = 8 * 2**20  # bytes of a request that are read at all; handlers take less
+
+# the last one takes whatever no other did
+PAGES = [*pages.ROUTES, *audit_pages.ROUTES, *frame.ROUTES]
+
+_log = logging.getLogger("spectrum.service")
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@asynccontextmanager
+async def serve(
+    settings: Settings,
+    configuration: kube.Configuration,
+    *,
+    now: Callable[[], datetime] = utc_now,
+    look_every: float = LOOK_EVERY,
+) -> AsyncIterator[Context]:
+    """Run a service until the block ends; `configuration` says how to reach the API server.
+
+    Raises LedgerError if there is no ledger.
+    """
+    async with AsyncExitStack() as stack:
+        context = await _open(stack, settings, configuration, now)
+        server = HTTPServer(make_app(context), max_body_size=MAX_BODY, xheaders=True)
+        server.listen(settings.port)
+        stack.push_async_callback(server.close_all_connections)
+        stack.callback(server.stop)
+        rounds = asyncio.create_task(_make_rounds(context, look_every))
+        stack.push_async_callback(_end, rounds)
+        yield context
+
+
+def make_app(context: Context) -> Application:
+    prefix = context.settings.prefix
+    known = {"context": context}
+    return Application(
+        [
+            *((path, handler, known) for path, handler in ingest.ROUTES),
+            (f"{prefix}static/(.*)", frame.Files, {"path": str(frame.HUB_FILES / "static")}),
+            (f"{prefix}files/(.*)", frame.Files, {"path": str(frame.OWN_FILES)}),
+            *((f"{prefix}api/{path}", handler, known) for path, handler in api.ROUTES),
+            *((f"{prefix}{path}", handler, known) for path, handler in PAGES),
+        ],
+        content_security_policy=(
+            "frame-ancestors 'none'; base-uri 'none'; object-src 'none'; form-action 'self'; "
+            f"report-uri {context.settings.base_url}hub/security/csp-report"
+        ),
+        cookie_secret=context.settings.cookie_secret,
+        log_function=_log_request,
+        default_handler_class=ingest.Nowhere,
+        default_handler_args=known,
+    )
+
+
+def make_sign_in(settings: Settings) -> HubOAuth:
+    """Sign-in through the hub, for browsers and for tokens."""
+    return HubOAuth(
+        api_url=settings.api_url,
+        api_token=settings.api_token,
+        base_url=settings.prefix,
+        hub_prefix=f"{settings.base_url}hub/",
+        oauth_client_id=settings.client_id,
+        oauth_redirect_uri=f"{settings.prefix}oauth_callback",
+        access_scopes={f"access:services!service={NAME}"},
+        cache_max_age=IDENTITY_AGE,
+    )
+
+
+async def _open(
+    stack: AsyncExitStack,
+    settings: Settings,
+    configuration: kube.Configuration,
+    now: Callable[[], datetime],
+) -> Context:
+    """Everything that a context holds; the stack closes it."""
+    ledger = Ledger(settings.database)
+    stack.push_async_callback(ledger.close)
+    await ledger.open()
+    client, watching = kube.Client(configuration), kube.Client(configuration)
+    stack.push_async_callback(client.close)
+    stack.push_async_callback(watching.close)
+    hub = await stack.enter_async_context(Hub(settings.api_url, settings.api_token))
+    context = Context(
+        settings=settings,
+        ledger=ledger,
+        hub=hub,
+        sign_in=make_sign_in(settings),
+        snapshot=Snapshot(hub, now),
+        client=client,
+        teams=View(
+            watching, Context.find_teams_path(settings.hub_namespace), trim=TeamSheet.from_object
+        ),
+        now=now,
+    )
+    context.teams.start()
+    stack.push_async_callback(context.teams.close)
+    # by which the sign-in asks the hub
+    stack.push_async_callback(JupyterHubHTTPClient.loop_instance().close)
+    return context
+
+
+async def _make_rounds(context: Context, pause: float) -> None:
+    """What the service does by itself, again and again."""
+    await context.teams.wait_synced()
+    while True:
+        for work in (approvals.finish, approvals.find_granted, departures.look):
+            try:
+                await work(context)
+            except LedgerError as error:
+                _log.warning("the ledger does not answer: %s", error)
+            except Exception:
+                # the next round must come whatever this one met
+                _log.exception("a round of the service failed")
+        await asyncio.sleep(pause)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _log_request(handler: RequestHandler) -> None:
+    """Only what went wrong here: who looked at which page is nobody's business."""
+    if handler.get_status() >= 500:
+        request = handler.request
+        _log.warning("%d %s %s", handler.get_status(), request.method, request.path)

@@ -1,0 +1,109 @@
+"""The hub's REST API: who runs what, and the end of a server. Nothing else is asked of it."""
+
+import json
+from typing import Any, Self
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from spectrum_spawner.service.servers import Person
+
+PAGE = 200  # users a request, the most that the hub gives
+TRIES = 3  # lists until one is not changed meanwhile
+TIMEOUT = 10.0  # seconds that one request may take
+PAGES = "application/jupyterhub-pagination+json"
+
+
+class HubError(Exception):
+    """The hub does not answer, or not as it should; the text says how."""
+
+
+class HubRefused(HubError):  # noqa: N818 - reads as the answer that it is
+    """The hub understood and said no; the text is the hub's own sentence."""
+
+
+class Hub:
+    """A connection to the hub with the service's own token; closed by `close`."""
+
+    def __init__(self, api_url: str, token: str) -> None:
+        self._url = api_url.rstrip("/")
+        self._session = aiohttp.ClientSession(
+            headers={"Authorization": f"token {token}"},
+            timeout=aiohttp.ClientTimeout(total=TIMEOUT),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def list_active(self) -> list[Person]:
+        """Everybody with an active server; raises HubError.
+
+        Pages are places in a list, so a list that changed between two of them may lack somebody:
+        it is read again.
+        """
+        for _ in range(TRIES):
+            models, steady = await self._read_pages()
+            if steady:
+                break
+        return [_read_person(model) for model in models]
+
+    async def find_person(self, name: str) -> Person | None:
+        """One user, and what is active; None for nobody. Raises HubError."""
+        status, model = await self._call("GET", f"/users/{quote(name, safe='')}")
+        if status == 404:
+            return None
+        return _read_person(model)
+
+    async def stop(self, user: str, server: str) -> None:
+        """Ask for the end of a server; that it ended already is fine. Raises HubError."""
+        path = f"/users/{quote(user, safe='')}"
+        path += f"/servers/{quote(server, safe='')}" if server else "/server"
+        await self._call("DELETE", path)
+
+    async def _read_pages(self) -> tuple[list[dict[str, Any]], bool]:
+        found: list[dict[str, Any]] = []
+        totals = set()
+        offset: int | None = 0
+        while offset is not None:
+            _, page = await self._call("GET", f"/users?state=active&limit={PAGE}&offset={offset}")
+            found += page["items"]
+            totals.add(page["_pagination"]["total"])
+            following = page["_pagination"]["next"]
+            offset = following and following["offset"]
+        return found, len(totals) == 1 and totals == {len(found)}
+
+    async def _call(self, method: str, path: str) -> tuple[int, Any]:
+        """One request: status and parsed answer. 404 is an answer; raises HubError."""
+        try:
+            async with self._session.request(
+                method, URL(self._url + path, encoded=True), headers={"Accept": PAGES}
+            ) as answer:
+                text = await answer.text()
+                if answer.status == 404 or answer.status < 300:
+                    return answer.status, json.loads(text) if text.strip() else None
+                raise _error(answer.status, text)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            raise HubError(str(error) or type(error).__name__) from error
+
+
+def _read_person(model: dict[str, Any]) -> Person:
+    try:
+        return Person.from_model(model)
+    except KeyError as error:
+        raise HubError(f"a user comes without {error}: the service's token lacks rights") from error
+
+
+def _error(status: int, text: str) -> HubError:
+    try:
+        message = str(json.loads(text)["message"])
+    except (ValueError, LookupError, TypeError):
+        message = f"status {status}"
+    # without rights or in trouble it is the hub that is not as it should be
+    return HubError(message) if status in (401, 403, 429) or status >= 500 else HubRefused(message)

@@ -1,0 +1,76 @@
+"""What hub and controller ask inside the cluster: to keep their records, and for notices.
+
+These paths lie outside the service's prefix, so no route of the proxy leads to them.
+"""
+
+from hmac import compare_digest
+
+from spectrum_spawner.audit import Record, RecordError
+from spectrum_spawner.service import departures
+from spectrum_spawner.service.handler import Answering
+from spectrum_spawner.service.problem import Problem
+
+MAX_RECORDS = 500  # of one request
+
+
+class Internal(Answering):
+    """Answers who has the token of one of Spectrum's processes."""
+
+    writer: str
+
+    def prepare(self) -> None:
+        kind, _, token = self.request.headers.get("Authorization", "").partition(" ")
+        found = [
+            writer
+            for writer, secret in self.context.settings.writers.items()
+            if compare_digest(token.encode(), secret.encode())
+        ]
+        if kind.lower() != "bearer" or not found:
+            raise Problem("This address needs the token of the hub or the controller.", status=403)
+        self.writer = found[0]
+
+
+class Ingest(Internal):
+    async def post(self) -> None:
+        await self.context.ledger.add(self._read_records())
+        self.set_status(204)
+
+    def _read_records(self) -> list[Record]:
+        """All records of the body, or none: raises Problem."""
+        body = self.read_json()
+        given = body.get("records")
+        if body.keys() != {"records"} or not isinstance(given, list) or len(given) > MAX_RECORDS:
+            raise Problem(f"The body must hold a list records of {MAX_RECORDS} at most.")
+        try:
+            records = [Record.from_dict(value) for value in given]
+        except RecordError as error:
+            raise Problem(str(error)) from error
+        if any(record.writer != self.writer for record in records):
+            raise Problem(f"This token is the {self.writer}'s: it may not write for others.")
+        return records
+
+
+class Notices(Internal):
+    async def get(self) -> None:
+        if self.writer != "hub":
+            raise Problem("Notices are for the hub.", status=403)
+        self.write_json({"notices": await departures.list_notices(self.context)})
+
+
+class Health(Answering):
+    async def get(self) -> None:
+        self.write_json({})
+
+
+class Nowhere(Answering):
+    """Whatever lies outside all paths."""
+
+    def prepare(self) -> None:
+        raise Problem("There is nothing at this address.", status=404)
+
+
+ROUTES: list[tuple[str, type[Answering]]] = [
+    (r"/internal/audit", Ingest),
+    (r"/internal/notices", Notices),
+    (r"/healthz", Health),
+]

@@ -1,0 +1,118 @@
+"""What the service was told, read from its environment; anything wrong stops it at once."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spectrum_spawner.profile_values import ProfileError, read_profiles
+from spectrum_spawner.profiles import Profile
+
+NAME = "spectrum"  # of the JupyterHub service
+ACT_SCOPE = "custom:spectrum:act"  # to ask, decide and stop, not only to read
+DEFAULT_DATABASE = "sqlite:////srv/spectrum/ledger.sqlite"
+WRITERS = {"hub": "auditTokenHub", "controller": "auditTokenController"}
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used; the text names it and says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that the service is told.
+
+    `prefix` and `base_url` begin and end with a slash. `writers` maps who may hand in records
+    to their token. `leaving_grace` is in seconds, `idle_minutes` the least and the most that a
+    lead may set.
+    """
+
+    hub_namespace: str
+    prefix: str
+    base_url: str
+    api_url: str
+    client_id: str
+    api_token: str = field(repr=False)
+    cookie_secret: bytes = field(repr=False)
+    writers: Mapping[str, str] = field(repr=False)
+    database: str = field(default=DEFAULT_DATABASE, repr=False)
+    port: int = 8082
+    leaving_grace: int = 3600
+    idle_minutes: tuple[int, int] = (15, 480)
+    contact: str = "your cluster administrators"
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
+        """Read JupyterHub's variables, $SPECTRUM_VALUES (a JSON file) and $SPECTRUM_SECRETS (one
+        file per secret); raises SettingsError."""
+        values = _read_values(Path(_need(environment, "SPECTRUM_VALUES")))
+        secrets = Path(_need(environment, "SPECTRUM_SECRETS"))
+        service = values.get("service") or {}
+        return cls(
+            hub_namespace=_need(environment, "POD_NAMESPACE"),
+            prefix=_need(environment, "JUPYTERHUB_SERVICE_PREFIX"),
+            base_url=_need(environment, "JUPYTERHUB_BASE_URL"),
+            api_url=_need(environment, "JUPYTERHUB_API_URL"),
+            client_id=_need(environment, "JUPYTERHUB_CLIENT_ID"),
+            api_token=_read_secret(secrets, "serviceToken"),
+            cookie_secret=_read_hex(secrets, "serviceCookieSecret"),
+            writers={writer: _read_secret(secrets, key) for writer, key in WRITERS.items()},
+            database=service.get("dbUrl") or DEFAULT_DATABASE,
+            leaving_grace=_read_count("service.leavingGrace", service.get("leavingGrace", 3600)),
+            idle_minutes=_read_idle_minutes(service.get("idleMinutes") or {}),
+            contact=(values.get("auth") or {}).get("contact") or cls.contact,
+            profiles=_read_profiles(values),
+        )
+
+
+def _need(environment: Mapping[str, str], variable: str) -> str:
+    if not environment.get(variable):
+        raise SettingsError(f"{variable}: must be set")
+    return environment[variable]
+
+
+def _read_values(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"SPECTRUM_VALUES: {path} cannot be read: {error}") from error
+
+
+def _read_secret(directory: Path, key: str) -> str:
+    try:
+        secret = (directory / key).read_text().strip()
+    except OSError as error:
+        raise SettingsError(f"SPECTRUM_SECRETS: {key} cannot be read: {error}") from error
+    if not secret:
+        raise SettingsError(f"SPECTRUM_SECRETS: {key} is empty")
+    return secret
+
+
+def _read_hex(directory: Path, key: str) -> bytes:
+    try:
+        return bytes.fromhex(_read_secret(directory, key))
+    except ValueError as error:
+        raise SettingsError(f"SPECTRUM_SECRETS: {key} must be hexadecimal digits") from error
+
+
+def _read_idle_minutes(record: Mapping[str, object]) -> tuple[int, int]:
+    least = _read_count("service.idleMinutes.min", record.get("min", 15))
+    most = _read_count("service.idleMinutes.max", record.get("max", 480))
+    if least > most:
+        raise SettingsError("service.idleMinutes: min must not be above max")
+    return least, most
+
+
+def _read_count(place: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise SettingsError(f"{place}: {value!r} is no whole number")
+    return value
+
+
+def _read_profiles(values: Mapping[str, Any]) -> dict[str, Profile]:
+    try:
+        return read_profiles(values.get("profiles") or {}, values.get("images") or {})
+    except ProfileError as error:
+        raise SettingsError(str(error)) from error

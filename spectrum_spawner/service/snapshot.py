@@ -1,0 +1,58 @@
+"""Who runs what, as last read from the hub: asked for at most every few seconds, by all at once."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from spectrum_spawner.service.hub import Hub, HubError
+from spectrum_spawner.service.servers import Person, Server
+
+FRESH = 5.0  # seconds for which a list, or a failure to read one, is good enough for a page
+
+_log = logging.getLogger("spectrum.service")
+
+
+class Snapshot:
+    """Everybody with an active server, as of `as_of` (None before the first list).
+
+    While the hub does not answer, `error` says why, and the last list stays.
+    """
+
+    def __init__(self, hub: Hub, now: Callable[[], datetime]) -> None:
+        self.people: tuple[Person, ...] = ()
+        self.as_of: datetime | None = None
+        self.error = ""
+        self._hub = hub
+        self._now = now
+        self._tried: float | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    def __iter__(self) -> Iterator[Server]:
+        for person in self.people:
+            yield from person.servers
+
+    async def refresh(self, *, max_age: float = FRESH) -> None:
+        """Read the hub anew unless that was done in the last `max_age` seconds."""
+        if self._reading is None:
+            loop = asyncio.get_running_loop()
+            if self._tried is not None and loop.time() - self._tried < max_age:
+                return
+            self._reading = loop.create_task(self._read())
+        # whoever goes away must not take the answer from the others who wait for it
+        await asyncio.shield(self._reading)
+
+    def forget(self) -> None:
+        """Let the next `refresh` read: something was changed."""
+        self._tried = None
+
+    async def _read(self) -> None:
+        try:
+            self.people = tuple(await self._hub.list_active())
+            self.as_of, self.error = self._now(), ""
+        except HubError as error:
+            self.error = str(error)
+            _log.warning("the hub does not answer: %s", error)
+        finally:
+            self._tried = asyncio.get_running_loop().time()
+            self._reading = None

@@ -1,0 +1,64 @@
+"""The ledger's tables, and the database that holds them.
+
+Moments are texts of one width (`moments.stamp`), which sort as they do in any database.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+VERSION = 1  # of these tables; a ledger of a higher one is a newer release's
+BUSY = 30  # seconds that SQLite waits for another thread's transaction
+
+metadata = sa.MetaData()
+ledger_version = sa.Table("ledger_version", metadata, sa.Column("version", sa.Integer))
+records = sa.Table(
+    "records",
+    metadata,
+    sa.Column("seq", sa.Integer, primary_key=True),
+    sa.Column("id", sa.Text, nullable=False, unique=True),
+    sa.Column("at", sa.String(27), nullable=False),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("writer", "action", "actor")),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("user", "team", "server")),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("reason", "details")),
+    sa.Index("records_by_time", "at", "seq"),
+    sa.Index("records_by_action", "action", "at", "seq"),
+    sa.Index("records_by_actor", "actor", "at", "seq"),
+    sa.Index("records_by_user", "user", "at", "seq"),
+    sa.Index("records_by_team", "team", "at", "seq"),
+)
+requests = sa.Table(
+    "requests",
+    metadata,
+    sa.Column("id", sa.String(63), primary_key=True),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("kind", "team", "reason")),
+    *(sa.Column(name, sa.String(27), nullable=False) for name in ("until", "asked_at")),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("resource", "profile", "group")),
+    sa.Column("amount", sa.Integer, nullable=False),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("asked_by", "state")),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("answer", "decided_by")),
+    sa.Column("decided_at", sa.String(27)),
+    sa.Index("requests_by_asker", "asked_by", "asked_at"),
+    sa.Index("requests_by_state", "state", "asked_at"),
+)
+leaving = sa.Table(
+    "leaving",
+    metadata,
+    *(sa.Column(name, sa.String(255), primary_key=True) for name in ("user", "server")),
+    sa.Column("team", sa.Text, nullable=False),
+    sa.Column("started", sa.String(27)),
+    sa.Column("seen_at", sa.String(27), nullable=False),
+)
+
+
+def make_engine(url: str) -> sa.Engine:
+    """SQLite in a mode in which readers and the writer do not wait for each other."""
+    engine = sa.create_engine(url, pool_pre_ping=True)
+    if engine.dialect.name == "sqlite":
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY * 1000}"):
+        connection.execute(f"PRAGMA {pragma}")

@@ -1,0 +1,67 @@
+"""From the administrator's values to controller and service: each reads what the chart writes."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from spectrum_spawner.controller.settings import Settings as ControllerSettings
+from spectrum_spawner.service.settings import Settings as ServiceSettings
+from tests.chart.helm import ACCEPTED, Helm, merge
+
+VALUES = merge(
+    ACCEPTED,
+    {
+        "hub": {"baseUrl": "/gpu/"},
+        "auth": {"contact": "the help desk"},
+        "service": {"leavingGrace": 60, "idleMinutes": {"min": 10, "max": 20}},
+        "teamTemplates": {
+            "line": {"pattern": "line-.+", "max": 2, "spec": {"leads": ["alice"]}},
+        },
+    },
+)
+
+
+def lay_out(helm: Helm, component: str, root: Path) -> dict[str, str]:
+    """Put a pod's secrets below `root` as its volumes do; returns its environment."""
+    manifests = {(m["kind"], m["metadata"]["name"]): m for m in helm.render(VALUES)}
+    pod = manifests["Deployment", component]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    for mount in container["volumeMounts"]:
+        if secret := volumes[mount["name"]].get("secret"):
+            data = manifests["Secret", secret["secretName"]]["data"]
+            directory = root / mount["mountPath"].lstrip("/")
+            directory.mkdir(parents=True)
+            for item in secret.get("items", [{"key": key, "path": key} for key in data]):
+                (directory / item["path"]).write_bytes(base64.b64decode(data[item["key"]]))
+    return {entry["name"]: place(entry, root) for entry in container["env"]}
+
+
+def place(entry: dict[str, Any], root: Path) -> str:
+    """An environment variable's value, paths of mounts below `root`."""
+    value = str(entry.get("value", "spectrum"))  # the others are the pod's namespace
+    return str(root / value.lstrip("/")) if value.startswith("/etc/") else value
+
+
+def test_the_service_reads_what_the_chart_writes(helm: Helm, tmp_path: Path) -> None:
+    settings = ServiceSettings.from_environment(lay_out(helm, "service", tmp_path))
+    assert settings.hub_namespace == "spectrum"
+    assert (settings.prefix, settings.base_url) == ("/gpu/services/spectrum/", "/gpu/")
+    assert settings.api_url == "http://hub.spectrum:8081/gpu/hub/api"
+    assert settings.port == 8082
+    assert (settings.leaving_grace, settings.idle_minutes) == (60, (10, 20))
+    assert settings.contact == "the help desk"
+    assert sorted(settings.profiles) == ["cpu-small", "gpu-1"]
+    secrets = tmp_path / "etc/spectrum/secrets"
+    assert settings.api_token == (secrets / "serviceToken").read_text()
+    assert settings.writers["hub"] == (secrets / "auditTokenHub").read_text()
+
+
+def test_the_controller_reads_what_the_chart_writes(helm: Helm, tmp_path: Path) -> None:
+    settings = ControllerSettings.from_environment(lay_out(helm, "controller", tmp_path))
+    (template,) = settings.templates.values()
+    assert (template.name, template.pattern.pattern, template.max) == ("line", "line-.+", 2)
+    assert template.spec == {"leads": ["alice"]}
+    assert settings.audit.url == "http://service.spectrum:8082/internal/audit"
+    assert len(settings.audit.token) == 64
+    assert settings.accelerators == ("nvidia.com/gpu",)

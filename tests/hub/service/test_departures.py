@@ -1,0 +1,162 @@
+"""People who leave a team in which their server runs: told, then stopped, and never by mistake."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from spectrum_spawner.service import departures
+from spectrum_spawner.service.ledger import LedgerError
+from tests.hub.clock import wait_until
+from tests.hub.cluster import Cluster, find_teams
+from tests.hub.fault_proxy import FaultProxy
+from tests.hub.hub import Hub
+from tests.hub.service.conftest import Running
+
+HOUR = timedelta(hours=1)
+IN_FLIGHT = {"team": "flight", "profile": "cpu-small"}
+NOTICE = (
+    "You are no longer in team Flight: this server will be stopped unless you are added again. "
+    "Save your work."
+)
+WARNED = ("notice", "service:spectrum", "alice", NOTICE)
+STOPPED = ("stop-request", "service:spectrum", "alice", "alice is no longer in team Flight.")
+BACK = ("notice", "service:spectrum", "alice", "alice is in the team again: the server stays.")
+
+
+@pytest_asyncio.fixture
+async def running(service: Running, hub: Hub) -> Running:
+    """The service, and alice with a server in flight."""
+    assert (await hub.start_server("alice", IN_FLIGHT)).status == 201
+    return service
+
+
+async def look(service: Running, *, later: timedelta = timedelta(0)) -> None:
+    """The look of a later moment, with a list that is read for it."""
+    service.wall.ahead += later
+    service.context.snapshot.forget()
+    await departures.look(service.context)
+
+
+async def leave(hub: Hub, group: str = "flight") -> None:
+    answer = await hub.call("DELETE", f"/groups/{group}/users", {"users": ["alice"]})
+    assert answer.status == 200, answer
+
+
+async def join(hub: Hub, group: str = "flight") -> None:
+    answer = await hub.call("POST", f"/groups/{group}/users", {"users": ["alice"]})
+    assert answer.status == 200, answer
+
+
+async def read_notices(service: Running) -> list[dict[str, str]]:
+    """What the hub is told."""
+    url = f"http://127.0.0.1:{service.context.settings.port}/internal/notices"
+    headers = {"Authorization": "Bearer hub-token"}
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
+        return (await answer.json())["notices"]
+
+
+async def test_a_member_hears_nothing(running: Running, hub: Hub) -> None:
+    await look(running, later=2 * HOUR)
+    assert await running.read_audit() == []
+    assert await read_notices(running) == []
+
+
+async def test_who_leaves_is_told_and_stopped_an_hour_later(running: Running, hub: Hub) -> None:
+    await leave(hub)
+    await look(running)
+    (notice,) = await read_notices(running)
+    assert (notice["user"], notice["server"], notice["text"]) == ("alice", "", NOTICE)
+    await look(running, later=HOUR / 2)
+    assert await running.read_audit() == [WARNED]
+    assert await hub.is_ready("alice")
+
+    await look(running, later=HOUR)
+    await hub.wait_absent("alice", within=10)
+    assert await running.read_audit() == [WARNED, STOPPED]
+    await look(running)
+    assert await read_notices(running) == []
+
+
+async def test_who_is_added_again_keeps_the_server(running: Running, hub: Hub) -> None:
+    await leave(hub)
+    await look(running)
+    await join(hub)
+    await look(running, later=2 * HOUR)
+    assert await running.read_audit() == [WARNED, BACK]
+    assert await read_notices(running) == []
+    assert await hub.is_ready("alice")
+
+
+async def test_who_leaves_another_team_keeps_the_server(running: Running, hub: Hub) -> None:
+    await join(hub, "ops")
+    await leave(hub, "ops")
+    await look(running, later=2 * HOUR)
+    assert await running.read_audit() == []
+
+
+async def test_while_the_hub_is_away_nobody_has_left(
+    start_service: Callable[..., Awaitable[Running]], hub: Hub
+) -> None:
+    running = await start_service()
+    assert (await hub.start_server("alice", IN_FLIGHT)).status == 201
+    await leave(hub)
+    await look(running)
+    lost = await start_service(port=0, api_url="http://127.0.0.1:9/hub/api")
+    await look(lost, later=2 * HOUR)
+    assert await running.read_audit() == [WARNED]
+    assert await hub.is_ready("alice")
+
+
+async def test_while_the_teams_cannot_be_read_nobody_has_left(
+    running: Running, hub: Hub, fault_proxy: FaultProxy
+) -> None:
+    await fault_proxy.go_down()
+    await wait_until(lambda: running.context.teams.stale_since is not None, within=10)
+    await leave(hub)
+    await look(running, later=2 * HOUR)
+    assert await running.read_audit() == []
+    await fault_proxy.come_up()
+
+
+async def test_of_a_team_that_is_not_there_nobody_has_left(
+    running: Running, hub: Hub, cluster: Cluster, hub_namespace: str
+) -> None:
+    await leave(hub)
+    await look(running)
+    await cluster.delete(f"{find_teams(hub_namespace)}/flight")
+    await wait_until(lambda: running.context.teams.get("flight") is None, within=10)
+    await look(running, later=2 * HOUR)
+    assert await running.read_audit() == [WARNED]
+    assert len(await read_notices(running)) == 1
+    assert await hub.is_ready("alice")
+
+
+async def test_the_next_run_of_the_server_is_not_ended_for_the_former(
+    running: Running, hub: Hub
+) -> None:
+    await leave(hub)
+    await look(running)
+    await hub.stop_server("alice")
+    await hub.wait_absent("alice", within=10)
+    await join(hub)
+    assert (await hub.start_server("alice", IN_FLIGHT)).status == 201
+    await leave(hub)
+    await look(running, later=2 * HOUR)
+    assert await running.read_audit() == [WARNED, WARNED]
+    assert await hub.is_ready("alice")
+
+
+async def test_nothing_is_stopped_that_cannot_be_written_down(
+    running: Running, hub: Hub, break_ledger: Callable[[], None]
+) -> None:
+    await leave(hub)
+    await look(running)
+    break_ledger()
+    running.wall.ahead += 2 * HOUR
+    running.context.snapshot.forget()
+    with pytest.raises(LedgerError):
+        await departures.look(running.context)
+    assert await hub.is_ready("alice")

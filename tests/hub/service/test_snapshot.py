@@ -1,0 +1,123 @@
+"""Reading servers from the hub: in pages, at most every few seconds, and honest about its age."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+import pytest_asyncio
+
+from spectrum_spawner.service import hub as hub_module
+from spectrum_spawner.service.hub import Hub, HubError
+from spectrum_spawner.service.servers import Person
+from spectrum_spawner.service.settings import Settings
+from spectrum_spawner.service.snapshot import Snapshot
+from tests.hub import hub as hub_of_tests
+from tests.hub.service.conftest import POOR_TOKEN
+
+
+@pytest_asyncio.fixture
+async def asking(settings: Settings) -> AsyncIterator[Hub]:
+    """A connection to the hub with the service's token."""
+    async with Hub(settings.api_url, settings.api_token) as asking:
+        yield asking
+
+
+@pytest_asyncio.fixture
+async def running(hub: hub_of_tests.Hub) -> hub_of_tests.Hub:
+    """A hub with a server of alice and two of bob; admin has none."""
+    for name, server in (("alice", ""), ("bob", ""), ("bob", "gpu")):
+        assert (await hub.start_server(name, server=server)).status == 201
+    return hub
+
+
+class CountingHub(Hub):
+    """Counts how often it is asked for the list."""
+
+    lists = 0
+
+    async def list_active(self) -> list[Person]:
+        self.lists += 1
+        return await super().list_active()
+
+
+def titles(people: list[Person]) -> list[str]:
+    return [server.title for person in people for server in person.servers]
+
+
+@pytest.mark.parametrize("page", [1, 2, 200])
+async def test_everybody_with_a_server_is_found_whatever_the_pages(
+    running: hub_of_tests.Hub, asking: Hub, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "PAGE", page)
+    people = await asking.list_active()
+    assert titles(people) == ["alice", "bob", "bob/gpu"]
+    assert [person.groups for person in people] == [{"flight"}, {"flight", "ops"}]
+    (server, *_) = people[0].servers
+    assert (server.team, server.profile, server.pending) == ("flight", "cpu-small", "")
+    assert server.started is not None
+
+
+async def test_somebody_without_a_server_is_found_by_name(
+    running: hub_of_tests.Hub, asking: Hub
+) -> None:
+    assert await asking.find_person("admin") == Person(name="admin", groups=frozenset({"ops"}))
+    assert await asking.find_person("nobody") is None
+
+
+async def test_stopping_what_ended_already_is_fine(running: hub_of_tests.Hub, asking: Hub) -> None:
+    await asking.stop("bob", "gpu")
+    await running.wait_absent("bob", "gpu", within=10)
+    for name, server in (("bob", "gpu"), ("bob", "nope"), ("admin", ""), ("nobody", "")):
+        await asking.stop(name, server)
+
+
+async def test_a_token_without_rights_is_no_empty_list(
+    running: hub_of_tests.Hub, settings: Settings
+) -> None:
+    async with Hub(settings.api_url, POOR_TOKEN) as asking:
+        with pytest.raises(HubError):
+            await asking.list_active()
+
+
+async def test_many_pages_at_once_are_one_question(
+    running: hub_of_tests.Hub, settings: Settings
+) -> None:
+    async with CountingHub(settings.api_url, settings.api_token) as asking:
+        snapshot = Snapshot(asking, lambda: datetime.now(UTC))
+        await asyncio.gather(*(snapshot.refresh() for _ in range(20)))
+        await snapshot.refresh()
+        assert asking.lists == 1
+        snapshot.forget()
+        await snapshot.refresh()
+        assert asking.lists == 2
+
+
+async def test_a_visitor_who_goes_away_does_not_take_the_answer_from_others(
+    running: hub_of_tests.Hub, asking: Hub
+) -> None:
+    snapshot = Snapshot(asking, lambda: datetime.now(UTC))
+    first = asyncio.create_task(snapshot.refresh())
+    second = asyncio.create_task(snapshot.refresh())
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    assert titles(list(snapshot.people)) == ["alice", "bob", "bob/gpu"]
+
+
+async def test_while_the_hub_is_away_the_last_list_stays(
+    running: hub_of_tests.Hub, asking: Hub
+) -> None:
+    read_at = datetime(2026, 1, 31, 12, 3, tzinfo=UTC)
+    snapshot = Snapshot(asking, lambda: read_at)
+    await snapshot.refresh()
+    await running.kill()
+    snapshot.forget()
+    await snapshot.refresh()
+    assert titles(list(snapshot.people)) == ["alice", "bob", "bob/gpu"]
+    assert snapshot.as_of == read_at
+    assert snapshot.error
+    await running.start()
+    snapshot.forget()
+    await snapshot.refresh()
+    assert not snapshot.error

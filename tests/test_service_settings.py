@@ -1,0 +1,104 @@
+"""What the service is told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spectrum_spawner.service.settings import Settings, SettingsError
+
+SECRETS = {
+    "serviceToken": "t" * 32,
+    "serviceCookieSecret": "ab" * 32,
+    "auditTokenHub": "h" * 32,
+    "auditTokenController": "c" * 32,
+}
+VALUES = {
+    "hub": {"baseUrl": "/jupyter/"},
+    "service": {"dbUrl": "", "leavingGrace": 60, "idleMinutes": {"min": 5, "max": 50}},
+    "auth": {"contact": "the help desk"},
+    "images": {"lab": {"image": "registry.example/lab:1"}},
+    "profiles": {"small": {"title": "Small", "images": ["lab"]}},
+}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    write(tmp_path, VALUES, SECRETS)
+    return {
+        "SPECTRUM_VALUES": str(tmp_path / "values.json"),
+        "SPECTRUM_SECRETS": str(tmp_path),
+        "POD_NAMESPACE": "spectrum",
+        "JUPYTERHUB_SERVICE_PREFIX": "/jupyter/services/spectrum/",
+        "JUPYTERHUB_BASE_URL": "/jupyter/",
+        "JUPYTERHUB_API_URL": "http://hub.spectrum:8081/jupyter/hub/api",
+        "JUPYTERHUB_CLIENT_ID": "service-spectrum",
+    }
+
+
+def write(directory: Path, values: object, secrets: dict[str, str]) -> None:
+    (directory / "values.json").write_text(json.dumps(values))
+    for key, secret in secrets.items():
+        (directory / key).write_text(f"{secret}\n")
+
+
+def test_everything_is_read(environment) -> None:
+    settings = Settings.from_environment(environment)
+    assert settings == Settings(
+        hub_namespace="spectrum",
+        prefix="/jupyter/services/spectrum/",
+        base_url="/jupyter/",
+        api_url="http://hub.spectrum:8081/jupyter/hub/api",
+        client_id="service-spectrum",
+        api_token="t" * 32,
+        cookie_secret=b"\xab" * 32,
+        writers={"hub": "h" * 32, "controller": "c" * 32},
+        database="sqlite:////srv/spectrum/ledger.sqlite",
+        leaving_grace=60,
+        idle_minutes=(5, 50),
+        contact="the help desk",
+        profiles=settings.profiles,
+    )
+    assert settings.profiles["small"].title == "Small"
+
+
+def test_secrets_are_not_shown(environment) -> None:
+    shown = repr(Settings.from_environment(environment))
+    assert not any(secret in shown for secret in SECRETS.values())
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"service": {"leavingGrace": -1}}, "service.leavingGrace: -1 is no whole number"),
+        ({"service": {"leavingGrace": "1h"}}, "service.leavingGrace: '1h' is no whole number"),
+        ({"service": {"idleMinutes": {"min": 9, "max": 8}}}, "min must not be above max"),
+        ({"profiles": {}}, "at least one profile is needed"),
+    ],
+)
+def test_wrong_values_stop_it(environment, tmp_path, values, sentence) -> None:
+    write(tmp_path, {**VALUES, **values}, {})
+    with pytest.raises(SettingsError, match=sentence):
+        Settings.from_environment(environment)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "sentence"),
+    [
+        ("serviceToken", "", "serviceToken is empty"),
+        ("serviceCookieSecret", "no hex", "must be hexadecimal digits"),
+        ("values.json", "{", "cannot be read"),
+    ],
+)
+def test_wrong_files_stop_it(environment, tmp_path, key, text, sentence) -> None:
+    (tmp_path / key).write_text(text)
+    with pytest.raises(SettingsError, match=sentence):
+        Settings.from_environment(environment)
+
+
+def test_a_missing_secret_or_variable_stops_it(environment, tmp_path) -> None:
+    with pytest.raises(SettingsError, match="POD_NAMESPACE: must be set"):
+        Settings.from_environment({**environment, "POD_NAMESPACE": ""})
+    (tmp_path / "auditTokenHub").unlink()
+    with pytest.raises(SettingsError, match="auditTokenHub cannot be read"):
+        Settings.from_environment(environment)
