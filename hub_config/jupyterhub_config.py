@@ -222,6 +222,8 @@ def make_service(namespace: str, token: str) -> dict[str, Any]:
                 "name": "spectrum",
                 "url": f"http://service.{namespace}:8082",
                 "api_token": token,
+                # a hub that starts waits this long, in seconds, for a service that is away
+                "timeout": 1,
                 "oauth_client_id": "service-spectrum",
                 "oauth_no_confirm": True,
                 "display": True,

@@ -200,6 +200,7 @@ def test_the_whole_configuration_follows_from_values_and_secrets(hub: Hub) -> No
                     "name": "spectrum",
                     "url": "http://service.spectrum:8082",
                     "api_token": "v" * 64,
+                    "timeout": 1,
                     "oauth_client_id": "service-spectrum",
                     "oauth_no_confirm": True,
                     "display": True,

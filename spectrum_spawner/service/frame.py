@@ -50,7 +50,7 @@ class PageHandler(SignedIn):
         self.write(_templates().get_template(template).render(**self._frame(), **names))
 
     def write_problem(self, problem: Problem) -> None:
-        self.show("problem.html", problem=problem)
+        self.show("problem.html", problem=problem, typed=self.request.method == "POST")
 
     def read_form(self, *names: str) -> dict[str, str]:
         """What was typed, by field; fields that were not sent are empty."""

@@ -261,7 +261,9 @@ class Pages:
         """The page that answers a form."""
         cookies = self._session.cookie_jar.filter_cookies(URL(f"{self._url}/"))
         query = {"_xsrf": cookies["_xsrf"].value}
-        async with self._session.post(self._url + path, data=form, params=query) as answer:
+        async with self._session.post(
+            self._url + path, data=form, params=query, allow_redirects=False
+        ) as answer:
             return await answer.text()
 
 

@@ -3,9 +3,12 @@
 import json
 from typing import Any
 
+import yaml
+
 from local.realm import CLIENT, EVERYBODY, Realm
 from local.release import Release
-from local.trial import URL
+from local.trial import TEST_VALUES, URL
+from local.up import DEMO_VALUES
 from tests.keycloak.conftest import Account
 
 CALLBACK_URL = f"{URL}hub/oauth_callback"
@@ -22,7 +25,7 @@ def make_values(realm: Realm, account: Account) -> dict[str, Any]:
             "method": "oauth",
             "acceptSharedPassword": False,
             "users": [],
-            "groups": {"flight": None, "ops": None},
+            "groups": dict.fromkeys(list_tables_groups()),
             "refreshAge": 5,
             "oauth": {
                 "clientId": CLIENT,
@@ -44,6 +47,12 @@ def make_values(realm: Realm, account: Account) -> dict[str, Any]:
             }
         },
     }
+
+
+def list_tables_groups() -> list[str]:
+    """List the groups that other files of values have tables of: the provider's go instead."""
+    files = [yaml.safe_load(path.read_text()) for path in (DEMO_VALUES, TEST_VALUES)]
+    return [group for values in files for group in values.get("auth", {}).get("groups", {})]
 
 
 def find_team(release: Release, group: str) -> dict[str, Any]:
