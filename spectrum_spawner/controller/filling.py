@@ -39,18 +39,15 @@ class Filler:
         Raises NotReady, or a KubeError such as Refused for a spec that no Team may have.
         """
         name, namespace = team["metadata"]["name"], self._settings.hub_namespace
-        self.waiting.discard(name)
-        if not is_to_be_filled(team):
-            return team
-        async with self._lock:
-            teams = await self._client.list(collection(*_TEAMS, namespace=namespace))
-            try:
+        if is_to_be_filled(team):
+            self.waiting.add(name)  # before the list, so that no end of a Team is missed
+            async with self._lock:
+                teams = await self._client.list(collection(*_TEAMS, namespace=namespace))
                 patch = make_filling_patch(team, teams["items"], self._settings.templates)
-            except NotReady:
-                self.waiting.add(name)
-                raise
-            _log.info("team %s: filling it from template %s", name, team["spec"]["template"])
-            return await self._client.patch(item(*_TEAMS, name, namespace=namespace), patch)
+                _log.info("team %s: filling it from template %s", name, team["spec"]["template"])
+                team = await self._client.patch(item(*_TEAMS, name, namespace=namespace), patch)
+        self.waiting.discard(name)
+        return team
 
 
 def is_to_be_filled(team: Mapping[str, Any]) -> bool:

@@ -21,7 +21,7 @@ LEFT = "You are no longer in team flight, where this server runs."
 
 @pytest_asyncio.fixture
 async def notices() -> AsyncIterator[list[dict[str, Any]]]:
-    """What the service tells; `url` of the first entry is where."""
+    """What the service tells. The first entry is about nobody and holds the service's address."""
     told: list[dict[str, Any]] = []
 
     async def answer(_: web.Request) -> web.Response:
@@ -32,7 +32,8 @@ async def notices() -> AsyncIterator[list[dict[str, Any]]]:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    told.append({"user": "", "server": "", "text": f"port {runner.addresses[0][1]}"})
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    told.append({"user": "", "server": "", "text": url})
     yield told
     await runner.cleanup()
 
@@ -49,11 +50,11 @@ async def hub(
     setup = make_spectrum(hub_namespace)
     config = setup.config
     config.JupyterHub.template_paths = [str(Path(spectrum_spawner.__file__).with_name("templates"))]
-    service = {"name": "spectrum", "url": "http://127.0.0.1:9", "api_token": "v" * 64}
+    url = notices[0]["text"]
+    service = {"name": "spectrum", "url": url, "api_token": "v" * 64}
     config.JupyterHub.services = [TEST_SERVICE, {**service, "oauth_client_id": "service-spectrum"}]
     config.JupyterHub.load_roles = [TEST_ROLE, {"name": "user", "scopes": ["self", ACCESS]}]
-    port = notices[0]["text"].removeprefix("port ")
-    config.SpectrumSpawner.notices_url = f"http://127.0.0.1:{port}/internal/notices"
+    config.SpectrumSpawner.notices_url = f"{url}/internal/notices"
     return await start_hub(setup)
 
 
@@ -63,6 +64,13 @@ async def test_the_services_pages_stand_beside_the_hubs(hub: Hub) -> None:
             page = await pages.read(path)
             links = [f"/services/spectrum/{name}" for name in ("", "requests", "audit")]
             assert [f'class="nav-link" href="{link}"' in page for link in links] == [True] * 3
+
+
+async def test_the_home_page_says_what_the_services_pages_are_for(hub: Hub) -> None:
+    async with hub.sign_in("alice") as pages:
+        page = await pages.read("/home")
+    assert '<a href="/services/spectrum/">Who in your teams uses which GPUs</a>' in page
+    assert 'href="/services/spectrum/requests">Ask for GPUs, a profile or a team</a>' in page
 
 
 async def test_a_notice_of_the_service_is_shown_with_its_server(

@@ -109,6 +109,7 @@ async def hub(
             "name": "spectrum",
             "url": f"http://127.0.0.1:{port}",
             "api_token": SERVICE_TOKEN,
+            "timeout": 1,
             "oauth_client_id": "service-spectrum",
             "oauth_no_confirm": True,
             "oauth_client_allowed_scopes": [ACCESS, ACT],
