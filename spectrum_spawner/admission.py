@@ -53,6 +53,7 @@ async def admit(
 
 
 def refusal_of_options(error: OptionError) -> Refusal:
+    """The refusal of a start with such options."""
     return Refusal(str(error), reason="options", status_code=error.status, request=error.request)
 
 

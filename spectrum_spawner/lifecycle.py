@@ -15,7 +15,7 @@ from spectrum_spawner.kube import NotFound, Object, Refused
 from spectrum_spawner.pods import Pod
 from spectrum_spawner.progress import Journal, narrate
 from spectrum_spawner.quota import find_holders, quota_sentence
-from spectrum_spawner.refusals import Exceeded, Refusal, find_exceeded, refusal_of
+from spectrum_spawner.refusals import Refusal, find_exceeded, refusal_of
 from spectrum_spawner.server_pod import ServerPod
 from spectrum_spawner.trail import Trail
 from spectrum_spawner.views import Views
@@ -78,38 +78,32 @@ class Start:
             raise await self._say_refused(error) from error
 
     async def _say_refused(self, error: Refused | NotFound) -> Refusal:
-        team, profile = self.choice.team, self.choice.profile
-        refusal = refusal_of(error, team=team.display_name, what="your server")
+        refusal = refusal_of(error, team=self.choice.team.display_name, what="your server")
+        key = names.gpu_quota_key(self.choice.profile.gpu_resource)
         exceeded = find_exceeded(error)
-        if exceeded is None or names.gpu_quota_key(profile.gpu_resource) not in exceeded.requested:
+        if exceeded is None or not exceeded.counts(key):
             return refusal
         return Refusal(
-            await self._say_gpus(exceeded),
+            await self._say_gpus(used=int(exceeded.used[key]), hard=int(exceeded.limited[key])),
             reason=refusal.reason,
             status_code=refusal.status_code,
             log_message=str(error),
             request=refusal.request,
         )
 
-    async def _say_gpus(self, exceeded: Exceeded) -> str:
+    async def _say_gpus(self, *, used: int, hard: int) -> str:
         """Who has the GPUs, as admission would have said it had it come a moment later."""
         resource = self.choice.profile.gpu_resource
-        key, view = names.gpu_quota_key(resource), self.views.pods(self.pod.namespace)
-        used, hard = int(exceeded.used.get(key, "0")), int(exceeded.limited.get(key, "0"))
+        view = self.views.pods(self.pod.namespace)
 
         def are_known() -> bool:
             return sum(pod.gpus[resource] for pod in find_holders(view, resource)) >= used
 
         with suppress(TimeoutError):
             await view.wait(are_known, timeout=CATCH_UP)
-        return quota_sentence(
-            self.choice,
-            find_holders(view, resource),
-            used=used,
-            hard=hard,
-            user=self.pod.owner.user,
-            now=datetime.now(UTC),
-        )
+        holders, user = find_holders(view, resource), self.pod.owner.user
+        now = datetime.now(UTC)
+        return quota_sentence(self.choice, holders, used=used, hard=hard, user=user, now=now)
 
     async def _wait_ready(self, home: str, *, timeout: float) -> Pod:
         telling = asyncio.create_task(

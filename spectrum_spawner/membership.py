@@ -117,3 +117,10 @@ async def apply(user: Any, answer: dict[str, Any]) -> None:
     if answer["groups"] is not None:
         user.sync_groups(answer["groups"])
     await user.save_auth_state(answer["auth_state"])
+
+
+def end_admin(user: Any) -> None:
+    """Take the role of an administrator from a user, and with it what their tokens may do."""
+    user.admin = False
+    roles.assign_default_roles(user.db, entity=user.orm_user)
+    user.db.commit()

@@ -209,13 +209,15 @@ class ProviderIdentity(Identity, OAuthenticator):
     async def _settle(self, model: Model, user: Any) -> Model:
         """The model, with the last known groups of a user if the provider told none.
 
-        None, for groups and admin alike, leaves both as they are. Where the groups are known,
-        nobody is an administrator but by them or by name, whatever the database says.
+        Groups of None stay as they are. Nobody is an administrator but by name or by groups that
+        hold, whatever the database says.
         """
         if TOLD_AT not in model["auth_state"]:
             told_at = model["auth_state"][TOLD_AT] = await self._find_told_at(user)
             known = sorted(group.name for group in user.groups) if self._holds(told_at) else None
             model |= {"groups": known, "admin": None}
+            if known is None:
+                self._end_admin(user)
         if model["groups"] is not None and model["admin"] is None:
             by_group = bool(self.admin_groups.intersection(model["groups"]))
             model["admin"] = by_group or model["name"] in self.admin_users
@@ -257,17 +259,20 @@ class ProviderIdentity(Identity, OAuthenticator):
             try:
                 return await self._accept(user, handler, await tokens.ask_provider(self, user))
             except Expired:
+                self._end_admin(user)
                 return self._bar(user, handler, _say_expired(user.name))
             except Exception as error:
                 # of whatever kind: nobody knows
                 self.log.warning("the identity provider told nothing of %s: %r", user.name, error)
+                if not self._holds(await self._find_told_at(user)):
+                    self._end_admin(user)
                 return True
 
     async def _accept(self, user: Any, handler: Any, model: Model) -> Model | bool:
         """The model to write, unless it says that the user may not be here."""
         subject = self._read_subject(model)
         if self.subject_of(user) not in ("", subject):
-            return self._bar(user, handler, _say_expired(user.name))
+            raise Expired
         model["user_info"] = {SUBJECT: subject}
         if model["name"] != user.name:
             # renamed at the provider; the name of an administrator makes nobody one
@@ -285,6 +290,16 @@ class ProviderIdentity(Identity, OAuthenticator):
             return self.allow_all or await super().check_allowed(name, model)
         except web.HTTPError:
             return False
+
+    def _end_admin(self, user: Any) -> None:
+        """Let nobody stay an administrator for whom the provider speaks no more.
+
+        Whoever was sent away could go on by an API token, which asks for no sign-in.
+        """
+        if user is not None and user.admin and user.name not in self.admin_users:
+            membership.end_admin(user)
+            why = f"{user.name} is no administrator until the identity provider says so again."
+            self.audit(action="membership", user=user.name, reason=why)
 
     def _bar(self, user: Any, handler: Any, why: str) -> bool:
         self._barred[user.name] = why

@@ -72,6 +72,11 @@ class Exceeded(NamedTuple):
     used: Mapping[str, str]
     limited: Mapping[str, str]
 
+    def counts(self, key: str) -> bool:
+        """Whether it is about a key, and in whole numbers."""
+        amounts = (part.get(key, "") for part in self)
+        return all(amount.isdecimal() for amount in amounts)
+
 
 def find_exceeded(error: KubeError) -> Exceeded | None:
     """What quota stands against a creation, if that is why the API server refused it."""

@@ -262,6 +262,31 @@ async def test_an_admin_role_that_the_provider_does_not_give_does_not_last(
     assert not site.find_user("alice").admin
 
 
+@pytest.mark.parametrize("event", ["sent away", "doubt", "away for too long"])
+async def test_an_administrator_for_whom_the_provider_speaks_no_more_is_none(
+    site: Site, event: str
+) -> None:
+    await site.sign_in("s-1", name="alice", groups=["flight", "admins"])
+    token = site.hub.make_token("alice")
+    if event == "sent away":
+        site.provider.revoke("s-1")
+    else:
+        await site.age("alice", 61 * MINUTES)
+        site.provider.tell("s-1", name="alice", groups=None)
+        site.provider.broken = 503 if event == "away for too long" else 0
+    user = site.find_user("alice")
+    user._auth_refreshed = None
+    assert (await site.hub.call("GET", "/user", token=token)).status == 200
+    assert (await site.hub.call("GET", "/users", token=token)).status == 403
+    assert (user.admin, groups_of(user)) == (False, ["admins", "flight"])
+    assert site.read_records("membership")[-1]["reason"] == (
+        "alice is no administrator until the identity provider says so again."
+    )
+    site.provider.broken = 0
+    await site.sign_in("s-1", name="alice", groups=["flight", "admins"])
+    assert site.find_user("alice").admin
+
+
 async def test_who_leaves_the_allowed_groups_starts_nothing_and_is_signed_out(
     open_site: Callable[..., Awaitable[Site]],
 ) -> None:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from spectrum_spawner.service.leaving import Departure, Steps, decide, warning
+from spectrum_spawner.service.leaving import Departure, Steps, decide, explanation, warning
 from spectrum_spawner.service.servers import Person, Server
 from spectrum_spawner.teams import Team
 
@@ -65,4 +65,11 @@ def test_the_warning_says_what_to_do() -> None:
     assert warning("Operations") == (
         "You are no longer in team Operations: this server will be stopped unless you are added "
         "again. Save your work."
+    )
+
+
+def test_the_record_of_a_warning_says_when() -> None:
+    assert explanation(LEFT, "Operations", HOUR) == (
+        "alice is no longer in team Operations: the server is stopped at 2026-01-31 13:00 UTC "
+        "unless that changes."
     )

@@ -178,6 +178,12 @@ async def test_a_ledger_that_cannot_be_opened_says_so(tmp_path) -> None:
     await ledger.close()
 
 
+@pytest.mark.parametrize("url", ["nonsense", "nosuch://host/ledger", "mysql+nosuch://h/l"])
+def test_a_url_of_no_database_says_so_and_keeps_its_password(url: str) -> None:
+    with pytest.raises(LedgerError, match="must be empty or a URL such as postgresql"):
+        Ledger(url)
+
+
 async def test_a_slow_ledger_does_not_stall_the_loop(ledger) -> None:
     records = [record(i) for i in range(5000)]
     pauses = []

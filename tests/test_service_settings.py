@@ -1,6 +1,9 @@
 """What the service is told."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +105,10 @@ def test_a_missing_secret_or_variable_stops_it(environment, tmp_path) -> None:
     (tmp_path / "auditTokenHub").unlink()
     with pytest.raises(SettingsError, match="auditTokenHub cannot be read"):
         Settings.from_environment(environment)
+
+
+def test_the_program_ends_with_the_sentence(environment) -> None:
+    told = {**environment, "POD_NAMESPACE": "", "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-m", "spectrum_spawner.service"]
+    ended = subprocess.run(command, env=told, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (1, "POD_NAMESPACE: must be set\n")

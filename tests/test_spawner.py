@@ -10,7 +10,7 @@ from spectrum_spawner import kube
 from spectrum_spawner.choice import Choice
 from spectrum_spawner.kube import Refused
 from spectrum_spawner.owner import Owner
-from spectrum_spawner.refusals import Refusal, refusal_of
+from spectrum_spawner.refusals import Exceeded, Refusal, find_exceeded, refusal_of
 from spectrum_spawner.spawner import SpectrumSpawner
 from spectrum_spawner.teams import Team
 from spectrum_spawner.views import Views
@@ -280,6 +280,22 @@ def test_what_the_api_server_refuses_is_said_in_one_sentence(
         409,
     )
     assert str(error) in refusal.log_message
+
+
+def test_an_exceeded_quota_is_read_from_what_the_api_server_says() -> None:
+    message = (
+        FORBIDDEN + "exceeded quota: spectrum, requested: pods=1,requests.amd.com/gpu=1, "
+        "used: pods=20,requests.amd.com/gpu=1k, limited: pods=20,requests.amd.com/gpu=1k"
+    )
+    exceeded = find_exceeded(Refused(message, status=403, reason="Forbidden"))
+    assert exceeded == Exceeded(
+        requested={"pods": "1", "requests.amd.com/gpu": "1"},
+        used={"pods": "20", "requests.amd.com/gpu": "1k"},
+        limited={"pods": "20", "requests.amd.com/gpu": "1k"},
+    )
+    keys = ("pods", "requests.amd.com/gpu", "cpu")
+    assert [exceeded.counts(key) for key in keys] == [True, False, False]
+    assert find_exceeded(Refused("no", status=403, reason="Forbidden")) is None
 
 
 def test_a_refusal_links_to_the_request_that_would_lift_it() -> None:

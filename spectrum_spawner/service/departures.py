@@ -32,7 +32,8 @@ async def look(context: Context) -> None:
         grace=_grace(context),
     )
     for departure in steps.warn:
-        text = leaving.warning(context.title_of(departure.team))
+        team = context.title_of(departure.team)
+        text = leaving.explanation(departure, team, _grace(context))
         await context.ledger.add_departure(departure, _record(context, departure, "notice", text))
     for departure in steps.back:
         text = f"{departure.user} is in the team again: the server stays."

@@ -111,6 +111,8 @@ class SignedIn(HubOAuthenticated, Answering):
                 "You may not use this service: ask an administrator.", status=403
             ) from error
         except (HTTPError, TimeoutError) as error:
+            if isinstance(error, HTTPError) and error.status_code < 500:
+                raise  # nonsense in the request itself
             _log.warning("the hub does not say who asks: %s", error)
             raise Problem(
                 "JupyterHub does not answer, so nobody knows who you are: servers keep running; "

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from spectrum_spawner.service.moments import show
 from spectrum_spawner.service.servers import Person, Server
 from spectrum_spawner.teams import Team, teams_of
 
@@ -85,6 +86,14 @@ def warning(team: str) -> str:
     return (
         f"You are no longer in team {team}: this server will be stopped unless you are added "
         "again. Save your work."
+    )
+
+
+def explanation(departure: Departure, team: str, grace: timedelta) -> str:
+    """What the record of the warning says."""
+    return (
+        f"{departure.user} is no longer in team {team}: the server is stopped at "
+        f"{show(departure.ends_at(grace))} unless that changes."
     )
 
 

@@ -61,10 +61,15 @@ class Entry:
 
 
 class Ledger:
-    """One database. `open` before anything else; every method raises LedgerError."""
+    """One database. `open` before anything else; everything here raises LedgerError."""
 
     def __init__(self, url: str) -> None:
-        self._engine = tables.make_engine(url)
+        try:
+            self._engine = tables.make_engine(url)
+        except (sa.exc.ArgumentError, ImportError) as error:
+            raise LedgerError(
+                "service.dbUrl: must be empty or a URL such as postgresql://user@host/ledger"
+            ) from error
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ledger")
 
     async def open(self) -> None:

@@ -1,5 +1,6 @@
 """Stopping a server for somebody: who may is checked, and written down before it is done."""
 
+import asyncio
 import logging
 
 from spectrum_spawner.service.context import Context
@@ -8,6 +9,8 @@ from spectrum_spawner.service.ledger import LedgerError
 from spectrum_spawner.service.problem import Problem, quoted
 from spectrum_spawner.service.rights import Viewer, may_see_server, may_stop
 from spectrum_spawner.service.servers import Server
+
+WRITE_WITHIN = 3.0  # seconds that a stop waits for the ledger
 
 _log = logging.getLogger("spectrum.service")
 
@@ -35,8 +38,9 @@ async def stop_server(
         reason=reason or f"{viewer.name} stopped it.",
     )
     try:
-        await context.ledger.add([record])
-    except LedgerError as error:
+        async with asyncio.timeout(WRITE_WITHIN):
+            await context.ledger.add([record])
+    except (LedgerError, TimeoutError) as error:
         _log.error("not in the ledger: %s: %r", error, record)
         if found.user != viewer.name:
             raise Problem(

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 VERSION = 1  # of these tables; a ledger of a higher one is a newer release's
+CONNECT_WITHIN = 5  # seconds that a PostgreSQL may take
 BUSY = 30  # seconds that SQLite waits for another thread's transaction
 
 metadata = sa.MetaData()
@@ -52,13 +53,17 @@ leaving = sa.Table(
 
 
 def make_engine(url: str) -> sa.Engine:
-    """SQLite in a mode in which readers and the writer do not wait for each other."""
-    engine = sa.create_engine(url, pool_pre_ping=True)
-    if engine.dialect.name == "sqlite":
-        sa.event.listen(engine, "connect", _prepare_sqlite)
+    """A SQLite or PostgreSQL that answers soon or not at all."""
+    if sa.make_url(url).get_backend_name() == "postgresql":
+        return sa.create_engine(
+            url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_WITHIN}
+        )
+    engine = sa.create_engine(url)
+    sa.event.listen(engine, "connect", _prepare_sqlite)
     return engine
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
+    """In this mode readers and the writer do not wait for each other."""
     for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY * 1000}"):
         connection.execute(f"PRAGMA {pragma}")

@@ -231,6 +231,7 @@ async def test_a_server_that_stopped_answering_is_the_hubs_to_stop(
     await start(hub, tokens["alice"])
     await hub.kill()
     await server_stub.go_silent()
+    hub.config.Spawner.http_timeout = 1
     with clock.hurry(5):
         await hub.start()
         await hub.wait_absent("alice", within=60)

@@ -190,7 +190,7 @@ def see_the_server_of_that_team_end(company: Company, page: Page) -> None:
     assert len(read_runs(company.release, "ops")) == 1
     wait_until(lambda: not read_runs(company.release, "ops"), within=GRACE + NOTICED)
     reload_until(page, lambda: not warning.is_visible(), within=NOTICED)
-    expect(page.get_by_role("link", name="Open JupyterLab")).to_be_visible()
+    expect(page.get_by_role("button", name="Open JupyterLab")).to_be_visible()
     show(page, "ended")
 
 

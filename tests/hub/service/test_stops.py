@@ -1,10 +1,14 @@
 """Stopping servers through the service: written down first, except that nobody's own waits."""
 
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 
 import pytest
 import pytest_asyncio
 
+from spectrum_spawner.service.settings import Settings
+from tests.hub.clock import wait_until
 from tests.hub.hub import Hub
 from tests.hub.service.browser import Browser
 from tests.hub.service.conftest import Running
@@ -72,6 +76,20 @@ async def test_ones_own_server_is_stopped_whatever_the_ledger_does(
     shown = await alice.call("DELETE", "servers/alice/")
     assert shown.status == 202
     await hub.wait_absent("alice", within=10)
+
+
+async def test_ones_own_stop_does_not_wait_for_a_ledger_that_is_locked(
+    running: Running, hub: Hub, sign_in: SignIn, settings: Settings
+) -> None:
+    alice = await sign_in("alice")
+    with closing(sqlite3.connect(settings.database.removeprefix("sqlite:///"))) as database:
+        database.execute("BEGIN IMMEDIATE")
+        shown = await alice.call("DELETE", "servers/alice/", {"reason": "To go home."})
+        assert shown.status == 202
+        await hub.wait_absent("alice", within=10)
+        database.rollback()
+    await wait_until(running.read_audit, within=10, what="the record of the stop")
+    assert await running.read_audit() == [("stop-request", "user:alice", "alice", "To go home.")]
 
 
 @pytest.mark.parametrize("path", ["servers/alice/nope", "servers/nobody/", "servers/%3Cb%3E/x"])
