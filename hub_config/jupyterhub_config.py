@@ -80,8 +80,10 @@ NEEDED_URLS = ("auth.oauth.authorizeUrl", "auth.oauth.tokenUrl", "auth.oauth.use
 # What identity rests on; everything else of a provider's class may be set as an extra.
 NO_EXTRAS = {
     *("manage_groups", "manage_roles", "enable_auth_state", "allow_existing_users"),
-    *("refresh_pre_spawn", "refresh_pre_stop", "auth_refresh_strict", "refresh_user_hook"),
-    *("auth_refresh_age", "client_secret"),
+    *("refresh_pre_spawn", "refresh_pre_stop", "auth_refresh_strict", "auth_refresh_age"),
+    *("hub_namespace", "team_templates", "audit_file", "audit_url", "audit_token", "client_secret"),
+    # functions, which values cannot hold
+    *("post_auth_hook", "refresh_user_hook", "modify_auth_state_hook", "reconcile_auth_state_hook"),
 }
 PLACEHOLDER = re.compile(
     r"<.*>|(change|replace)[-_ ]?me|todo|x{3,}|https?://([^/]*\.)?example(\.(com|org|net))?[/:].*",

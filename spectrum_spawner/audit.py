@@ -5,6 +5,7 @@ was killed in between, is one event in the ledger.
 """
 
 import json
+import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping
@@ -73,19 +74,28 @@ class Record:
 
 
 def make_record(
-    *, writer: str, action: str, actor: str, id: str = "", reason: str = "", **rest: Any
+    *,
+    writer: str,
+    action: str,
+    actor: str,
+    id: str = "",
+    reason: str = "",
+    details: Mapping[str, Any] | None = None,
+    **names: str,
 ) -> Record:
-    """A record of now. Without an `id` it is an event of its own; texts are made to fit."""
-    names = {key: _fit(name, MAX_NAME) for key, name in rest.items() if key != "details"}
+    """A record of now. Without an `id` it is an event of its own; whatever it says is made to fit.
+
+    `names` are those of `user`, `team` and `server` that apply.
+    """
     return Record(
-        id=id or uuid.uuid4().hex,
+        id=_fit(id, MAX_NAME) or uuid.uuid4().hex,
         at=format_moment(datetime.now(UTC)),
         writer=writer,
         action=action,
         actor=_fit(actor, MAX_NAME),
         reason=_fit(reason, MAX_TEXT),
-        details=rest.get("details", {}),
-        **names,
+        details=_fit_details(details or {}),
+        **{key: _fit(name, MAX_NAME) for key, name in names.items()},
     )
 
 
@@ -98,6 +108,25 @@ def _fit(text: str, longest: int) -> str:
     """Text that any database holds, cut to `longest` characters."""
     clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return clean if len(clean) <= longest else f"{clean[: longest - 1]}…"
+
+
+def _fit_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Details that any database holds; of those that are too long, how they begin."""
+    clean = _clean(details)
+    text = json.dumps(clean)
+    return clean if len(text) <= MAX_DETAILS else {"cut": text[: MAX_DETAILS // 4]}
+
+
+def _clean(value: Any) -> Any:
+    """The same value, with all its texts and keys fit for any database."""
+    if isinstance(value, str):
+        return value if _can_be_kept(value) else _fit(value, len(value))
+    if isinstance(value, Mapping):
+        return {_clean(str(key)): _clean(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_clean(each) for each in value]
+    is_plain = value is None or (isinstance(value, int | float) and math.isfinite(value))
+    return value if is_plain else str(value)
 
 
 def _check_keys(value: Mapping[Any, Any]) -> None:

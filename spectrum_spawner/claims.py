@@ -17,6 +17,7 @@ from typing import Any
 from spectrum_spawner import names
 
 LONGEST_NAME = 255  # characters of a user's name that the hub's database keeps
+LONGEST_ID = 255  # characters of a provider's id of a person, as OpenID Connect has it
 
 
 class Doubt(Exception):  # noqa: N818 - reads as the state that it is
@@ -39,7 +40,7 @@ def find_claim(answer: Mapping[str, Any], path: str) -> Any:
 def read_groups(value: Any) -> frozenset[str]:
     """The groups that a claim names; raises Doubt if it is neither a text nor a list of texts."""
     groups = [value] if isinstance(value, str) else value
-    if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
+    if not isinstance(groups, list) or not all(map(_is_text, groups)):
         raise Doubt("the claim of groups is no list of names")
     return frozenset(filter(None, map(names.plain_group, groups)))
 
@@ -54,8 +55,10 @@ def read_github_teams(value: Any) -> frozenset[str]:
 
 def read_subject(value: Any, *, issuer: str) -> str:
     """The subject for a provider's id of a person, a text or a number; else raises Doubt."""
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+    if isinstance(value, bool) or not (isinstance(value, int) or _is_text(value)) or value == "":
         raise Doubt("the id of the person is neither a text nor a number")
+    if len(str(value)) > LONGEST_ID:
+        raise Doubt(f"the id of the person has more than {LONGEST_ID} characters")
     return f"{issuer}|{value}"
 
 
@@ -70,3 +73,8 @@ def why_no_name(name: str) -> str:
     if "/" in name or "\\" in name or not name.strip("."):
         return "it has slashes, or nothing but dots"
     return ""
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is a text that can be kept: JSON may hold halves of characters."""
+    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)

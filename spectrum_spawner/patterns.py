@@ -6,6 +6,7 @@ read before it is used: its parts are few, and the ways to match them are counte
 
 import math
 import re
+import warnings
 from collections.abc import Iterable
 from re import _constants as constants  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -30,9 +31,12 @@ def read_pattern(text: object) -> re.Pattern[str]:
     if len(text) > LONGEST:
         raise PatternError(f"{len(text)} characters are too many, {LONGEST} may be used")
     try:
-        parts = parser.parse(text)
+        with warnings.catch_warnings():
+            # such as [[:alpha:]], which other dialects read otherwise
+            warnings.simplefilter("error", FutureWarning)
+            parts = parser.parse(text)
         compiled = re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
+    except (re.error, OverflowError, RecursionError, FutureWarning) as error:
         raise PatternError(f"{text!r} is no regular expression: {error}") from error
     repeats: list[int] = []
     ways = _count(parts, repeats)

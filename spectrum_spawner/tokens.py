@@ -38,6 +38,8 @@ async def ask_provider(authenticator: OAuthenticator, user: Any) -> Model:
         except HTTPClientError as error:
             if error.code not in TOKEN_REFUSED:
                 raise
+            if error.code == HTTPStatus.FORBIDDEN and not state.get("refresh_token"):
+                raise  # so says a rate limit, or a gateway; of a token that is over, 401
     token = await _renew(authenticator, user, state)
     return await authenticator._token_to_auth_model(token)
 

@@ -107,9 +107,22 @@ def test_every_record_that_is_made_is_one_that_can_be_read(text: str) -> None:
         team=text,
         server=text,
         reason=text,
-        details={"asked": "x"},
+        details={text: [text, {text: (text, None, 1.5, float("nan"))}], "more": {text}},
     )
     assert Record.from_dict(json.loads(json.dumps(made.as_dict()))) == made
+
+
+def test_details_are_kept_as_they_are_while_any_database_takes_them() -> None:
+    details = {"gained": ["a\nb", "ops"], "gpus": {"nvidia.com/gpu": 2}, "on": True, "until": None}
+    made = make_record(writer="hub", action="membership", actor="hub", details=details)
+    assert made.details == details
+
+
+def test_of_details_that_are_too_long_the_beginning_is_kept() -> None:
+    asked = {"asked": '"\\' * MAX_DETAILS}
+    made = make_record(writer="hub", action="refuse", actor="hub", details=asked)
+    assert made.details["cut"].startswith('{"asked": "')
+    assert Record.from_dict(made.as_dict()) == made
 
 
 def test_records_that_are_made_are_events_of_their_own_unless_they_say_so() -> None:

@@ -40,6 +40,7 @@ def test_a_claim_names_groups(claim: Any, groups: set[str]) -> None:
         *(None, 7, 0, True, False, 1.5, {"flight": True}, {}),
         *(["flight", 7], ["flight", None], [True], [{"name": "flight"}]),
         *([["flight"]], ["flight", ["ops"]]),
+        ["flight", "half a character: \ud800"],
     ],
 )
 def test_a_claim_of_another_kind_is_doubt_and_not_no_group(claim: Any) -> None:
@@ -100,7 +101,9 @@ def test_a_subject_is_the_providers_host_and_its_id(value: Any, subject: str) ->
     assert claims.read_subject(value, issuer="idp.test") == subject
 
 
-@pytest.mark.parametrize("value", ["", True, None, 1.5, ["8f2c"], {"id": 1}])
+@pytest.mark.parametrize(
+    "value", ["", True, None, 1.5, ["8f2c"], {"id": 1}, "x" * 256, 10**255, "\udfff"]
+)
 def test_who_has_no_id_has_no_subject(value: Any) -> None:
     with pytest.raises(Doubt):
         claims.read_subject(value, issuer="idp.test")

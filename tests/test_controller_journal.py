@@ -135,6 +135,16 @@ async def test_teams_from_templates_are_made_by_the_hub_and_filled_by_the_contro
     ]
 
 
+@pytest.mark.parametrize("name", ["spectrum-hub", "spectrum"])
+async def test_who_takes_the_name_of_hub_or_controller_is_told_by_that_name_only(
+    ledger: Ledger, name: str
+) -> None:
+    ledger.journal.on_team(make_team(observed=1, by="helm"))
+    more = {**SPEC, "quota": {"gpus": {GPU: 9}}}
+    ledger.journal.on_team(make_team(2, observed=1, by=name, at=9, spec=more))
+    assert [record["actor"] for record in ledger.read()] == [f"manager:{name}"]
+
+
 async def test_who_took_something_away_is_not_guessed(ledger: Ledger) -> None:
     ledger.journal.on_team(make_team(observed=1))
     ledger.journal.on_team(make_team(2, observed=1, spec={"groups": ["flight"]}))

@@ -429,6 +429,8 @@ def test_wrong_values_stop_the_hub_with_a_sentence(
         ),
         ({"extra": {"manage_groups": False}}, "auth.oauth.extra.manage_groups: is no setting"),
         ({"extra": {"client_id": "other"}}, "auth.oauth.extra.client_id: is no setting"),
+        ({"extra": {"audit_file": ""}}, "auth.oauth.extra.audit_file: is no setting"),
+        ({"extra": {"post_auth_hook": "print"}}, "auth.oauth.extra.post_auth_hook: is no setting"),
         ({"provider": "azuread", **NO_URLS}, "auth.oauth.extra.tenant_id: is needed"),
     ],
 )

@@ -474,6 +474,17 @@ async def test_who_has_no_good_token_signs_in_again_and_is_not_held_up_elsewhere
         assert (await site.hub.start_server("alice", server="two")).status == 201
 
 
+async def test_a_provider_that_forbids_to_ask_says_nothing_of_the_person(
+    open_site: Callable[..., Awaitable[Site]],
+) -> None:
+    with Provider(refresh_tokens=False) as provider:
+        site = await open_site(provider, admin_groups={"admins"})
+        await site.sign_in("s-1", name="alice", groups=["flight", "admins"])
+        provider.broken = 403
+        assert (await site.hub.start_server("alice")).status == 201
+        assert site.find_user("alice").admin
+
+
 # Between requests
 
 

@@ -41,6 +41,7 @@ def test_what_is_taken_answers_soon_for_the_worst_of_names(text: str) -> None:
         ("(?=a)a", "assert may not be used"),
         ("a*+", "possessive_repeat may not be used"),
         ("[", "is no regular expression: unterminated character set"),
+        ("[[:alpha:]]+", "is no regular expression: Possible nested set"),
         ("a{1,99999999999}", "is no regular expression"),
         ("a" * 201, "201 characters are too many, 200 may be used"),
         ("", "a regular expression is needed"),

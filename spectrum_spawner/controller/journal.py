@@ -4,7 +4,8 @@ A Team's `status.observedGeneration` says what has been reported, since it is wr
 record. So a restart reports nothing twice, and what changed meanwhile is not lost, except the
 values of before. Records of the same event have the same id, should a crash come in between.
 
-Who wrote is what the writer called itself: a field manager is free text, and no sign-in.
+Who wrote is what the writer called itself: a field manager is free text, and no sign-in. Hub and
+controller are believed to have done only what they do: make a Team, and fill it.
 """
 
 import json
@@ -29,7 +30,6 @@ from spectrum_spawner.kube import FIELD_MANAGER, Object
 from spectrum_spawner.outbox import Outbox
 
 SERVICE_MANAGER = "spectrum-service"
-_ACTORS = {FIELD_MANAGER: "controller", team_templates.FIELD_MANAGER: "hub"}
 _NOBODY_KNOWN = "Kubernetes does not say by whom."
 
 
@@ -41,6 +41,7 @@ class _Seen:
     generation: int
     spec: Mapping[str, Any]
     writers: Mapping[str, str]
+    is_filled: bool
 
 
 class Journal:
@@ -58,7 +59,8 @@ class Journal:
             self.on_deletion(metadata["name"], before.uid)
             before = None
         spec, writers = team.get("spec") or {}, find_writers(team)
-        now = _Seen(metadata["uid"], metadata["generation"], spec, writers)
+        is_filled = bool(annotation(team, ANNOTATION_FILLED))
+        now = _Seen(metadata["uid"], metadata["generation"], spec, writers, is_filled)
         self._seen[metadata["name"]] = now
         observed = (team.get("status") or {}).get("observedGeneration", 0)
         if now.generation > max(observed, before.generation if before else 0):
@@ -135,7 +137,7 @@ def _make_change_record(team: Object, before: _Seen | None, now: _Seen, *, is_ne
     return make_record(
         writer="controller",
         action="team",
-        actor=_find_actor(writer),
+        actor=_find_actor(writer, before, now, is_new=is_new),
         id=f"{now.uid}-{now.generation}",
         team=name,
         reason=_explain(team, writer, changes) + sentence,
@@ -143,9 +145,13 @@ def _make_change_record(team: Object, before: _Seen | None, now: _Seen, *, is_ne
     )
 
 
-def _find_actor(writer: str | None) -> str:
-    manager = writer or "unknown"
-    return _ACTORS.get(manager, f"manager:{manager}")
+def _find_actor(writer: str | None, before: _Seen | None, now: _Seen, *, is_new: bool) -> str:
+    if writer == team_templates.FIELD_MANAGER and is_new and before is None:
+        return "hub"
+    was_filled = before is not None and before.is_filled
+    if writer == FIELD_MANAGER and now.is_filled and not was_filled:
+        return "controller"
+    return f"manager:{writer or 'unknown'}"
 
 
 def _explain(team: Object, writer: str | None, changes: list[Change]) -> str:

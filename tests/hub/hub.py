@@ -144,10 +144,18 @@ class Hub:
         # only now, when nobody is left who would make them anew
         for shared in (Views, Outbox, Notices):
             await shared.close_shared()
+        self._forget_reflectors()
         await self.app.http_server.close_all_connections()
         await JupyterHubHTTPClient.loop_instance().close()
         self.app.db.close()
         self.app.db.get_bind().dispose()
+
+    def _forget_reflectors(self) -> None:
+        """Look at why KubeSpawner's reflectors failed, as nobody else does any more."""
+        for reflector in self.config.JupyterHub.spawner_class.reflectors.values():
+            loaded = reflector.first_load_future
+            if loaded.done() and not loaded.cancelled():
+                loaded.exception()
 
     async def call(
         self, method: str, path: str, body: Any = None, *, token: str = ADMIN_TOKEN

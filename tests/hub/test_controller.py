@@ -831,6 +831,11 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"grants": {"r-1": {"profiles": ["a"], "until": "2026-02-30T00:00:00Z"}}},
         "until in body must be of type date-time",
     ),
+    "grant until an hour of no zone": (
+        "x",
+        {"grants": {"r-1": {"profiles": ["a"], "until": "2026-03-31T18:00:00+99:99"}}},
+        "until in body should match",
+    ),
     "grant of no GPU": (
         "x",
         {"grants": {"r-1": {**END, "gpus": {GPU: 0}}}},

@@ -1,7 +1,6 @@
 """A person's days in two teams, in a browser: the groups of Keycloak decide at every start."""
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -197,14 +196,14 @@ def see_the_server_of_that_team_end(company: Company, page: Page) -> None:
 def read_the_audit_of_it(company: Company) -> None:
     page = company.sign_in("admin")
     page.goto(f"{URL}services/spectrum/audit?person=alice&team=ops")
-    for action, reason in (
-        ("refuse", "You are not in a team called “ops”"),
-        ("notice", "You are no longer in team Ops"),
-        ("stop-request", "alice is no longer in team Ops."),
-        ("stop", ""),
+    for action, actor, reason in (
+        ("refuse", "user:alice", "You are not in a team called “ops”"),
+        ("notice", "service:spectrum", "alice is no longer in team Ops"),
+        ("stop-request", "service:spectrum", "alice is no longer in team Ops."),
+        ("stop", "service:spectrum", ""),
     ):
-        row = page.get_by_role("row").filter(has_text=re.compile(rf"\b{action}\b"))
-        row = row.filter(has_text=reason)
+        row = page.get_by_role("row").filter(has=page.get_by_role("cell", name=action, exact=True))
+        row = row.filter(has_text=actor).filter(has_text=reason)
         reload_until(page, lambda row=row: row.count() > 0, within=30)
     show(page, "audit")
 
@@ -216,9 +215,10 @@ def see_a_group_become_a_team(company: Company) -> None:
     wait_until(lambda: find_team(release, group), within=30)
     wait_until(lambda: is_team_ready(find_team(release, group)), within=60)
     assert find_team(release, group)["spec"]["quota"] == {"gpus": {"nvidia.com/gpu": 1}}
-    open_form(page)
+    open_form(page, "research")
     expect_teams(page, "company/research", "Flight")
     show(page, "team-by-template")
+    start(page, group, "research")
 
 
 def start_while_keycloak_is_away(company: Company, page: Page) -> None:
