@@ -40,7 +40,9 @@ class Part:
 PARTS = {
     "unit": Part("tests/test_*.py"),
     "chart": Part("tests/chart", workers=2),
-    "hub": Part("tests/hub", workers=4),
+    "hub": Part("tests/hub/test_*.py", workers=4),
+    "faults": Part("tests/hub/faults", workers=3),
+    "service": Part("tests/hub/service", workers=4),
     "images": Part("tests/images"),
     "cluster": Part("tests/cluster", needs_release=True),
     "browser": Part("tests/browser", needs_release=True),
@@ -149,9 +151,11 @@ def read_counts(report: Path) -> Counts:
 
 def _prepare(name: str, progress: Progress) -> None:
     """Build what the part's tests stand on, with progress and outside their time limits."""
-    if name in ("chart", "hub"):
+    if name in ("chart", "hub", "faults", "service"):
         ensure_go_tool("helm", progress)
         ensure_kube(progress)
+    if name == "service":
+        ensure_packages("debian-browser", progress)
     if name in ("keycloak", "life"):
         ensure_binaries(progress)
     if name == "keycloak":

@@ -60,7 +60,7 @@ class ProviderIdentity(Identity, OAuthenticator):
         config=True,
         help="""
         Seconds that somebody's last known groups hold while the provider does not tell them.
-        After that they cannot start a server.
+        After that they cannot start a server, and are no administrator by a group.
         """,
     )
 

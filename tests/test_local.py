@@ -389,7 +389,7 @@ def test_an_unknown_part_is_refused_in_one_line():
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        "local/test: no part units; there are unit, chart, hub, images, cluster, browser, "
+        "local/test: no part units; there are unit, chart, hub, faults, service, images, cluster, browser, "
         "keycloak, bench, life\n"
     )
 
@@ -620,7 +620,7 @@ def test_a_team_is_ready_once_its_newest_version_is_reconciled(status, ready):
 
 
 def test_parts_run_the_cheapest_first_and_long_ones_only_when_asked_for():
-    every_day = ["unit", "chart", "hub", "images", "cluster", "browser"]
+    every_day = ["unit", "chart", "hub", "faults", "service", "images", "cluster", "browser"]
     assert choose_parts([], long=False) == every_day
     assert choose_parts([], long=True) == [*every_day, "keycloak", "bench", "life"]
     assert choose_parts(["bench", "unit"], long=False) == ["unit", "bench"]
