@@ -61,7 +61,9 @@ def make_parser() -> argparse.ArgumentParser:
     test.add_argument(
         "parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: all"
     )
-    test.add_argument("--long", action="store_true", help="benches and the cluster's life as well")
+    test.add_argument(
+        "--long", action="store_true", help="Keycloak, benches and the cluster's life as well"
+    )
     return parser
 
 

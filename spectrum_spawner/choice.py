@@ -78,10 +78,10 @@ def _choose_team(name: str | None, teams: list[Team], last: object) -> Team:
         remembered = last if isinstance(last, str) and last in mine else None
         name = remembered or (teams[0].name if len(teams) == 1 else None)
     if name is None:
-        raise OptionError(f"Choose a team: you are in {_quoted(mine)}.")
+        raise OptionError(f"Choose a team: you are in {_say_teams(teams)}.")
     if name not in mine:
         raise OptionError(
-            f"You are not in a team called {_quoted([name])}: yours are {_quoted(mine)}.",
+            f"You are not in a team called {_quoted([name])}: yours are {_say_teams(teams)}.",
             status=403,
         )
     return mine[name]
@@ -91,7 +91,8 @@ def _choose_profile(name: str | None, team: Team, profiles: Mapping[str, Profile
     allowed = {profile.name: profile for profile in allowed_profiles(team, profiles)}
     if not allowed:
         raise OptionError(
-            f"Team {_quoted([team.name])} may use no profile yet: ask a cluster administrator.",
+            f"Team {_quoted([team.display_name])} may use no profile yet: "
+            "ask a cluster administrator.",
             status=403,
             request="profile",
         )
@@ -103,7 +104,7 @@ def _choose_profile(name: str | None, team: Team, profiles: Mapping[str, Profile
         return allowed[name]
     if name in profiles:
         raise OptionError(
-            f"Profile {_quoted([name])} is not open to team {_quoted([team.name])}: "
+            f"Profile {_quoted([name])} is not open to team {_quoted([team.display_name])}: "
             f"choose one of {_quoted(allowed)}.",
             status=403,
             request="profile",
@@ -121,6 +122,15 @@ def _choose_image(name: str | None, profile: Profile) -> Image:
             f"choose one of {_quoted(allowed)}."
         )
     return allowed[name]
+
+
+def _say_teams(teams: Iterable[Team]) -> str:
+    """Titles, each with the name by which it is asked for where one cannot tell that from it."""
+    return ", ".join(
+        _quoted([team.display_name])
+        + ("" if team.name == team.display_name.casefold() else f" ({team.name})")
+        for team in teams
+    )
 
 
 def _quoted(words: Iterable[str], *, longest: int = 80) -> str:

@@ -8,7 +8,11 @@ import asyncio
 import json
 import logging
 import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -32,6 +36,8 @@ CREATE TABLE IF NOT EXISTS pending (place INTEGER PRIMARY KEY, id TEXT UNIQUE, b
 CREATE TABLE IF NOT EXISTS refused (place INTEGER PRIMARY KEY, body TEXT, why TEXT);
 """
 
+T = TypeVar("T")
+
 _log = logging.getLogger("spectrum.outbox")
 
 
@@ -50,7 +56,8 @@ class Outbox:
     answered with 2xx. The order is kept. At most MAX_PENDING records wait: of more, the oldest
     and the newest halves stay, since the beginning of an outage and the present tell the most,
     and those between are dropped and counted in the log. A record that the ledger calls
-    malformed is set aside in the table `refused`, so that the others go on.
+    malformed is set aside in the table `refused`, so that the others go on. A file that turns out
+    to be damaged is set aside under another name, and a new one begun.
     """
 
     def __init__(self, path: Path | str, url: str, token: str) -> None:
@@ -86,12 +93,13 @@ class Outbox:
 
     def append(self, record: Record) -> None:
         """Store a record durably. What fails is logged and never raised."""
+        row = (record.id, json.dumps(record.as_dict()))
         try:
-            with self._open() as database:
-                stored = database.execute(
-                    "INSERT OR IGNORE INTO pending (id, body) VALUES (?, ?)",
-                    (record.id, json.dumps(record.as_dict())),
+            stored = self._use(
+                lambda database: database.execute(
+                    "INSERT OR IGNORE INTO pending (id, body) VALUES (?, ?)", row
                 )
+            )
             self._count += stored.rowcount
             if self._count > MAX_PENDING:
                 self._make_room()
@@ -105,9 +113,7 @@ class Outbox:
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+        self._close()
 
     async def run(self) -> None:
         """Send records as they come, until cancelled."""
@@ -161,36 +167,54 @@ class Outbox:
             return
         ((place, record),) = batch
         _log.error("audit record set aside, the ledger says: %s: %s", why, record)
-        with self._open() as database:
+
+        def move(database: sqlite3.Connection) -> int:
             database.execute("INSERT INTO refused (body, why) VALUES (?, ?)", (record, why))
             database.execute(
                 "DELETE FROM refused WHERE place <= (SELECT max(place) FROM refused) - ?",
                 (MAX_REFUSED,),
             )
-            database.execute("DELETE FROM pending WHERE place = ?", (place,))
-        self._count -= 1
+            gone = database.execute("DELETE FROM pending WHERE place = ?", (place,))
+            return gone.rowcount
+
+        self._count -= self._use(move)
         self._batch = BATCH
 
     def _read_batch(self) -> list[tuple[int, str]]:
         query = "SELECT place, body FROM pending ORDER BY place LIMIT ?"
-        return self._open().execute(query, (self._batch,)).fetchall()
+        return self._use(lambda database: database.execute(query, (self._batch,)).fetchall())
 
     def _forget(self, batch: list[tuple[int, str]]) -> None:
-        with self._open() as database:
-            gone = database.executemany(
-                "DELETE FROM pending WHERE place = ?", [(place,) for place, _ in batch]
-            )
+        places = [(place,) for place, _ in batch]
+        gone = self._use(
+            lambda database: database.executemany("DELETE FROM pending WHERE place = ?", places)
+        )
         self._count -= gone.rowcount
 
     def _make_room(self) -> None:
         middle = "SELECT place FROM pending ORDER BY place LIMIT ? OFFSET ?"
-        with self._open() as database:
-            gone = database.execute(
+        gone = self._use(
+            lambda database: database.execute(
                 f"DELETE FROM pending WHERE place IN ({middle})",
                 (DROPPED_AT_ONCE, MAX_PENDING // 2),
             )
+        )
         self._count -= gone.rowcount
         _log.error("%d audit records dropped: more than %d wait", gone.rowcount, MAX_PENDING)
+
+    def _use(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` gives, in one transaction; in a new file if this one is damaged."""
+        try:
+            return self._work(work)
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
+            self._set_aside(error)
+            return self._work(work)
+
+    def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._open() as database:
+            return work(database)
 
     def _open(self) -> sqlite3.Connection:
         """The database; tried anew as long as it cannot be opened."""
@@ -205,10 +229,31 @@ class Outbox:
             self._database = database
         return self._database
 
+    def _set_aside(self, error: sqlite3.Error) -> None:
+        """Rename the file. What SQLite keeps beside it, it drops at the sight of a new one."""
+        self._close()
+        aside = f"{self.path}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+        self.path.rename(aside)
+        _log.error(
+            "%s is damaged (%s): kept as %s, its records are not sent", self.path, error, aside
+        )
+
+    def _close(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            with suppress(sqlite3.Error):
+                database.close()
+
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Path | str, Outbox]] = (
     WeakKeyDictionary()
 )
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file itself is at fault; an error of this module's own SQL has no code."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without what it is in detail
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _seconds(header: str) -> float:

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from spectrum_spawner.actor import Errand
 from spectrum_spawner.diagnosis import ExitStatus, why_gone
 from spectrum_spawner.lifecycle import find_end
 from spectrum_spawner.outbox import Outbox
@@ -75,15 +76,16 @@ class Run:
         """What finds it again after a restart of the hub."""
         return {**self.pod.state, "stopping": self.is_stopping}
 
-    def tell_end(self, *, asked_by: str) -> None:
+    def tell_end(self, *, asked_by: str, errand: Errand | None) -> None:
         """Tell why it ends: somebody asks for it or else ("") the hub has something against it.
 
-        A pod that is on its way out already has another cause.
+        A pod that is on its way out already has another cause. The `errand` is of who asks.
         """
         if self.pod.is_ending:
             self.trail.end(why_gone(self.pod.last_seen))
         elif asked_by:
-            self.trail.stop(say_stop(asked_by, cancelled=not self.is_up), actor=asked_by)
+            reason = say_stop(asked_by, cancelled=not self.is_up)
+            self.trail.stop(reason, actor=asked_by, errand=errand)
         else:
             self.trail.end(self.failure or "it did not answer the hub")
 

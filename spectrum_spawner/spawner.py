@@ -21,6 +21,7 @@ from spectrum_spawner import actor, form, identity, names, storage, trail
 from spectrum_spawner.admission import admit, find_teams, refusal_of_options
 from spectrum_spawner.choice import Choice, OptionError
 from spectrum_spawner.diagnosis import ExitStatus
+from spectrum_spawner.end import End
 from spectrum_spawner.lifecycle import Start
 from spectrum_spawner.notices import Notice, Notices, notice_of_leaving
 from spectrum_spawner.outbox import Outbox
@@ -109,6 +110,7 @@ class SpectrumSpawner(KubeSpawner):
     _choice: Choice | None = None
     _run: Run | None = None
     _subject = ""
+    _last_end: End | None = None
     _is_starting = False
     # JupyterHub's task for a stop that a request asked for; its own stops have none
     _stop_future: asyncio.Future[None] | None = None
@@ -176,6 +178,16 @@ class SpectrumSpawner(KubeSpawner):
         team = self.views.teams.get(self._accepted.get("team", ""))
         told = self._notices.of(self.user.name, self.name)
         return told or notice_of_leaving(team, self.groups)
+
+    @property
+    def end(self) -> End | None:
+        """What the home page tells of the last end; nobody is told of their own stop."""
+        end = self._find_end()
+        return None if end is None or end.by == f"user:{self.user.name}" else end
+
+    def _find_end(self) -> End | None:
+        told = None if self._run is None else self._run.trail.last
+        return told or self._last_end
 
     @property
     def requests_url(self) -> str:
@@ -311,6 +323,7 @@ class SpectrumSpawner(KubeSpawner):
     async def _start_pod(self, until: float) -> str:
         choice = self._choice
         assert choice is not None
+        self._last_end = None
         run = self._run = Run(
             self.views,
             self._outbox,
@@ -367,7 +380,7 @@ class SpectrumSpawner(KubeSpawner):
         if run is None or not run.pod.may_exist:
             return
         try:
-            run.tell_end(asked_by=self._asked_by)
+            run.tell_end(asked_by=self._asked_by, errand=actor.errand())
             run.is_stopping = True
             self._save_state()  # the next hub finishes what this one may not
         except Exception:
@@ -442,14 +455,19 @@ class SpectrumSpawner(KubeSpawner):
             yield {"progress": percent, "message": sentence}
 
     def get_state(self) -> dict[str, Any]:
-        """What finds the running pod again; it never decides what the next start does."""
+        """What finds the running pod again, and how the last one ended.
+
+        It never decides what the next start does.
+        """
         state = Spawner.get_state(self)
         if self._run is not None:
             state |= {**self._run.state, "options": self._accepted, "subject": self._subject}
-        return state
+        end = self._find_end()
+        return state | end.state if end is not None else state
 
     def load_state(self, state: dict[str, Any]) -> None:
         Spawner.load_state(self, state)
+        self._last_end = End.from_state(state)
         if "start_id" not in state:
             return
         self.namespace, self.pod_name = state["namespace"], state["pod_name"]
@@ -460,7 +478,9 @@ class SpectrumSpawner(KubeSpawner):
     def clear_state(self) -> None:
         Spawner.clear_state(self)
         if self._run is not None and not self._run.trail.is_over:
-            self._run.tell_end(asked_by=self._asked_by)  # before there was a pod to stop
+            # before there was a pod to stop
+            self._run.tell_end(asked_by=self._asked_by, errand=actor.errand())
+        self._last_end = self._find_end()
         self._run = None
         self._choice = None
         self._journal = Journal()

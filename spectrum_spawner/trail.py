@@ -6,11 +6,15 @@ gone, the first word stands.
 """
 
 import json
+import uuid
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from spectrum_spawner.audit import MAX_TEXT, make_record
+from spectrum_spawner.actor import Errand
+from spectrum_spawner.audit import MAX_TEXT, format_moment, make_record
 from spectrum_spawner.choice import Choice
+from spectrum_spawner.end import End
 from spectrum_spawner.outbox import Outbox
 from spectrum_spawner.owner import Owner
 
@@ -18,12 +22,13 @@ LEFT_OVER = "It was left over when its server was started again."
 
 
 class Trail:
-    """The records of one start of one server."""
+    """The records of one start of one server; `last` is its end, once that was told here."""
 
     def __init__(
         self, outbox: Outbox, owner: Owner, *, start_id: str, is_over: bool = False
     ) -> None:
         self.is_over = is_over
+        self.last: End | None = None
         self._outbox = outbox
         self._owner = owner
         self._start_id = start_id
@@ -41,23 +46,26 @@ class Trail:
 
     def refuse(self, sentence: str, *, actor: str) -> None:
         """The cluster took none of it, so that there is nothing to stop."""
-        self._end("refuse", actor=actor, reason=sentence)
+        self._end("refuse", actor=actor, reason=sentence, told=sentence)
 
-    def stop(self, reason: str, *, actor: str) -> None:
-        """Somebody wants it stopped."""
-        self._end("stop", actor=actor, reason=reason)
+    def stop(self, reason: str, *, actor: str, errand: Errand | None = None) -> None:
+        """Somebody wants it stopped, maybe on an errand of somebody else."""
+        by, told = errand or (actor, "")
+        self._end("stop", actor=actor, reason=reason, by=by, told=told)
 
     def end(self, cause: str) -> None:
         """It ended without anybody asking for it; `cause` is said as `why_ended` does."""
-        self._end("end", actor="hub", reason=_sentence(cause))
+        self._end("end", actor="hub", reason=_sentence(cause), told=_sentence(cause))
 
     def replace(self, start_id: str) -> None:
         """The pod of an earlier start of this server goes, to make way for this one."""
         Trail(self._outbox, self._owner, start_id=start_id).end(LEFT_OVER)
 
-    def _end(self, action: str, *, actor: str, reason: str) -> None:
+    def _end(self, action: str, *, actor: str, reason: str, told: str, by: str = "") -> None:
         if not self.is_over:
             self.is_over = True
+            now = format_moment(datetime.now(UTC))
+            self.last = End(action=action, at=now, by=by, reason=told)
             self._tell(action, actor=actor, id=f"{self._start_id}-over", reason=reason)
 
     def _tell(self, action: str, *, actor: str, id: str, reason: str = "", **details: str) -> None:
@@ -88,8 +96,10 @@ def tell_refusal(
 ) -> None:
     """A start that was refused before it was one; `reason` is the refusal's short word."""
     team = asked.get("team")
+    now = datetime.now(UTC)
     outbox.append(
         make_record(
+            id=refusal_id(actor=actor, user=user, server=server, reason=reason, moment=now),
             writer="hub",
             action="refuse",
             actor=actor,
@@ -100,6 +110,15 @@ def tell_refusal(
             details={"why": reason, "asked": json.dumps(asked, default=str)[:MAX_TEXT]},
         )
     )
+
+
+def refusal_id(*, actor: str, user: str, server: str, reason: str, moment: datetime) -> str:
+    """The same for all such refusals of one minute, so that nobody fills the ledger in a loop.
+
+    The sentence is no part of it, since it repeats what was asked for, which may be anything.
+    """
+    facts = [actor, user, server, reason, f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M}"]
+    return f"{uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(facts)).hex}-refuse"
 
 
 def say_stop(actor: str, *, cancelled: bool) -> str:

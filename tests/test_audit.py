@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from aiohttp import web
 from spectrum_spawner import outbox as outbox_module
 from spectrum_spawner.audit import MAX_DETAILS, MAX_TEXT, Record, RecordError, make_record
 from spectrum_spawner.outbox import NotSent, Outbox
-from spectrum_spawner.trail import say_stop
+from spectrum_spawner.trail import refusal_id, say_stop, tell_refusal
 from tests.hub.clock import Clock, wait_until
 
 PLAIN = {
@@ -221,6 +222,127 @@ async def test_one_event_told_twice_is_one_record(outbox: Outbox) -> None:
     outbox.append(make_record(id="s-over", writer="hub", action="stop", actor="user:alice"))
     outbox.append(make_record(id="s-over", writer="hub", action="end", actor="hub"))
     assert (outbox.pending, read_pending(outbox)) == (1, ["s-over"])
+
+
+def tell_refused(outbox: Outbox, team: str, reason: str, by: str = "user:alice") -> None:
+    tell_refusal(
+        outbox,
+        actor=by,
+        user="alice",
+        server="",
+        asked={"team": team},
+        sentence=f"You are not in a team called “{team}”.",
+        reason=reason,
+    )
+
+
+async def test_a_refusal_is_told_at_most_once_a_minute(outbox: Outbox) -> None:
+    for number in range(50):
+        tell_refused(outbox, f"t-{number}", "options")
+    assert outbox.pending in (1, 2)  # the minute may have ended meanwhile
+    before = outbox.pending
+    tell_refused(outbox, "ops", "quota")
+    tell_refused(outbox, "ops", "quota", by="user:admin")
+    assert outbox.pending == before + 2
+
+
+def test_refusals_of_other_minutes_or_servers_are_records_of_their_own() -> None:
+    facts = {"actor": "user:alice", "user": "alice", "server": "", "reason": "options"}
+    first = datetime(2026, 1, 31, 9, 14, 0, tzinfo=UTC)
+    assert refusal_id(**facts, moment=first) == refusal_id(
+        **facts, moment=first + timedelta(seconds=59)
+    )
+    others = {
+        refusal_id(**facts, moment=first),
+        refusal_id(**facts, moment=first + timedelta(minutes=1)),
+        refusal_id(**(facts | {"server": "second"}), moment=first),
+        refusal_id(**(facts | {"user": 'alice" '}), moment=first),
+    }
+    assert len(others) == 4
+
+
+def spoil_wholly(path: Path) -> None:
+    path.write_bytes(b"no database at all" * 1000)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def spoil_pages(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+
+
+def checkpoint(outbox: Outbox) -> None:
+    database = sqlite3.connect(outbox.path)
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+
+
+def keep_as_killed(outbox: Outbox) -> None:
+    """Close it, with its log left as by a kill and its file spoiled."""
+    log = Path(f"{outbox.path}-wal")
+    left = log.read_bytes()
+    outbox._close()
+    spoil_wholly(outbox.path)
+    log.write_bytes(left)
+
+
+@pytest.mark.parametrize("spoil", [spoil_wholly, truncate, spoil_pages])
+async def test_a_damaged_file_is_set_aside_and_a_new_one_begun(
+    outbox: Outbox, ledger: Ledger, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], None]
+) -> None:
+    for number in range(100):
+        outbox.append(make(number))
+    await outbox.close()
+    spoil(outbox.path)
+    damaged = outbox.path.read_bytes()
+    for number in (200, 201):
+        outbox.append(make(number))
+    await outbox.send_pending()
+    assert (outbox.pending, ledger.records[-2:]) == (0, ["r-200", "r-201"])
+    (aside,) = outbox.path.parent.glob("audit.sqlite.damaged-*")
+    assert aside.read_bytes() == damaged
+    assert [r.levelname for r in caplog.records if "damaged" in r.message] == ["ERROR"]
+
+
+async def test_a_damaged_file_of_a_killed_process_leaves_nothing_in_the_new_one(
+    outbox: Outbox,
+) -> None:
+    for number in range(100):
+        outbox.append(make(number))
+    checkpoint(outbox)
+    outbox.append(make(100))
+    keep_as_killed(outbox)
+    outbox.append(make(200))
+    assert (outbox.pending, read_pending(outbox)) == (1, ["r-200"])
+
+
+async def test_a_file_that_is_damaged_while_it_is_open_is_set_aside_too(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    for number in range(100):
+        outbox.append(make(number))
+    checkpoint(outbox)
+    spoil_pages(outbox.path)
+    outbox.append(make(200))
+    await outbox.send_pending()
+    outbox.append(make(201))
+    await outbox.send_pending()
+    assert (outbox.pending, ledger.records[-1]) == (0, "r-201")
+
+
+async def test_a_file_that_is_only_locked_stays_where_it_is(
+    outbox: Outbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox.append(make(1))
+    other = sqlite3.connect(outbox.path)
+    other.execute("BEGIN IMMEDIATE")
+    outbox.append(make(2))
+    other.close()
+    assert "audit record not stored: database is locked" in caplog.text
+    assert read_pending(outbox) == ["r-1"]
 
 
 def answer(status: int, headers: dict[str, str] | None = None) -> Any:

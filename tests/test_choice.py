@@ -103,3 +103,20 @@ def test_a_team_that_one_has_left_is_no_longer_the_last_one() -> None:
     with pytest.raises(OptionError, match="You are in no team"):
         choose({"team": "flight"}, teams=[], profiles=KNOWN, last_team="flight")
     assert choose({}, teams=[OPS], profiles=KNOWN, last_team="flight").team == OPS
+
+
+def test_teams_are_called_as_on_the_pages() -> None:
+    mine = [
+        replace(FLIGHT, display_name="Flight"),
+        replace(OPS, display_name="Operations"),
+    ]
+    with pytest.raises(OptionError) as found:
+        choose({"team": "navy"}, teams=mine, profiles=KNOWN)
+    assert str(found.value) == (
+        "You are not in a team called “navy”: yours are “Flight”, “Operations” (ops)."
+    )
+    with pytest.raises(OptionError) as found:
+        choose({}, teams=mine, profiles=KNOWN)
+    assert str(found.value) == "Choose a team: you are in “Flight”, “Operations” (ops)."
+    with pytest.raises(OptionError, match="not open to team “Flight”: "):
+        choose({"team": "flight", "profile": "ops-only"}, teams=mine, profiles=KNOWN)

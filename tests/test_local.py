@@ -389,8 +389,8 @@ def test_an_unknown_part_is_refused_in_one_line():
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        "local/test: no part units; there are unit, chart, hub, faults, service, images, cluster, browser, "
-        "keycloak, bench, life\n"
+        "local/test: no part units; there are unit, chart, hub, faults, service, images, cluster, "
+        "browser, keycloak, bench, life\n"
     )
 
 

@@ -64,6 +64,7 @@ def test_a_request_for_more_gpus() -> None:
         id="r-1",
         kind="quota",
         team="ops",
+        team_uid="1",
         resource=GPU,
         amount=2,
         reason="The spring model.",
@@ -144,6 +145,7 @@ def test_granting_more_gpus_takes_lapsed_grants_out() -> None:
     active = {"until": "2026-02-01T00:00:00Z", "gpus": {GPU: 1}}
     sheet = make_sheet("ops", grants={"old": lapsed, "new": active})
     assert make_grant_patch(decided, sheet, NOW) == {
+        "metadata": {"uid": "1"},
         "spec": {
             "grants": {
                 "old": None,
@@ -155,7 +157,7 @@ def test_granting_more_gpus_takes_lapsed_grants_out() -> None:
                     "approvedBy": "admin",
                 },
             }
-        }
+        },
     }
 
 

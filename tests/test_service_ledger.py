@@ -138,6 +138,8 @@ async def test_requests_are_listed_by_asker_and_state(ledger) -> None:
         await ledger.add_request(asked, record(number))
     assert [r.id for r in await ledger.list_requests(asked_by="bob")] == ["r-1", "r-2"]
     assert [r.id for r in await ledger.list_requests(states=["open"])] == ["r-0", "r-1"]
+    assert await ledger.list_requests(since=NOON) == []
+    assert len(await ledger.list_requests(since=NOON - timedelta(seconds=1))) == 3
     assert await ledger.find_request("nope") is None
 
 
@@ -178,7 +180,9 @@ async def test_a_ledger_that_cannot_be_opened_says_so(tmp_path) -> None:
     await ledger.close()
 
 
-@pytest.mark.parametrize("url", ["nonsense", "nosuch://host/ledger", "mysql+nosuch://h/l"])
+@pytest.mark.parametrize(
+    "url", ["nonsense", "nosuch://host/ledger", "mysql+nosuch://h/l", "postgresql://u:a:b@c:d@h/l"]
+)
 def test_a_url_of_no_database_says_so_and_keeps_its_password(url: str) -> None:
     with pytest.raises(LedgerError, match="must be empty or a URL such as postgresql"):
         Ledger(url)

@@ -102,6 +102,7 @@ def test_a_team_for_the_api() -> None:
         ],
         "defaultProfile": None,
         "idleMinutes": 30,
+        "problem": "",
     }
     assert grant_text(sheet.grants[1], PROFILES) == f"2 × {GPU} and profile Two GPUs"
 

@@ -9,7 +9,7 @@ import logging
 from typing import Any
 
 from spectrum_spawner.audit import Record
-from spectrum_spawner.kube import AlreadyExists, KubeError, Unreachable
+from spectrum_spawner.kube import AlreadyExists, Conflict, KubeError, Unreachable
 from spectrum_spawner.service import asking
 from spectrum_spawner.service.asking import APPROVED, APPROVING, OPEN, Request
 from spectrum_spawner.service.context import SERVICE, Context
@@ -76,6 +76,11 @@ async def _grant(context: Context, request: Request) -> None:
     """The grant into the Team, or the Team with the grant; raises KubeError."""
     if request.kind != asking.NEW_TEAM:
         sheet = context.teams.get(request.team)
+        if sheet is not None and sheet.team.uid != request.team_uid:
+            raise Conflict(
+                f"team {request.team} was deleted and made again since then; refuse the request, "
+                "and let them ask anew."
+            )
         patch = asking.make_grant_patch(request, sheet, context.now())
         await patch_team(context, request.team, patch)
         return

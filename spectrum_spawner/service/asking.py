@@ -36,8 +36,9 @@ FIELDS = {
 class Request:
     """One request and its answer.
 
-    `team` is the team that asks, or the name of the new one, and `group` the identity
-    provider's group that the new team is made of. `amount` is of accelerators of `resource`,
+    `team` is the team that asks, or the name of the new one, `team_uid` says which of the teams
+    that had that name one after another, and `group` is the identity provider's group that the
+    new team is made of. `amount` is of accelerators of `resource`,
     beside what the team has, until `until`.
     """
 
@@ -48,6 +49,7 @@ class Request:
     until: datetime
     asked_by: str
     asked_at: datetime
+    team_uid: str = ""
     resource: str = ""
     amount: int = 0
     profile: str = ""
@@ -83,10 +85,12 @@ def read_request(
         raise Problem(f"A request is of kind {', '.join(KINDS)}: choose one.")
     if extra := sorted(str(key) for key in fields.keys() - FIELDS[kind]):
         raise Problem(f"A request of kind {kind} has no {quoted(', '.join(extra))}: leave it out.")
+    team = _read_team(kind, fields.get("team"), teams)
     asked = Request(
         id=id,
         kind=kind,
-        team=_read_team(kind, fields.get("team"), teams),
+        team=team,
+        team_uid="" if kind == NEW_TEAM else teams[team].team.uid,
         reason=read_sentence("A reason", fields.get("reason")),
         until=_read_until(fields.get("until"), now),
         asked_by=asked_by,
@@ -136,11 +140,12 @@ def make_grant(request: Request, *, approved_by: str) -> dict[str, Any]:
 def make_grant_patch(request: Request, sheet: TeamSheet | None, now: datetime) -> dict[str, Any]:
     """Merge patch that grants a request, and takes out grants that have lapsed.
 
-    They have no effect any more, and a Team holds 64; the ledger remembers them.
+    They have no effect any more, and a Team holds 64; the ledger remembers them. Another team
+    that has the name by now does not take the patch.
     """
     lapsed = {grant.id: None for grant in sheet.grants if grant.until <= now} if sheet else {}
     grants = {**lapsed, request.id: make_grant(request, approved_by=request.decided_by)}
-    return {"spec": {"grants": grants}}
+    return {"metadata": {"uid": request.team_uid}, "spec": {"grants": grants}}
 
 
 def make_team(request: Request, *, hub_namespace: str) -> dict[str, Any]:

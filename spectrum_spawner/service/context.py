@@ -1,7 +1,8 @@
 """What everything that the service does has at hand."""
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +29,7 @@ class Context:
     """One running service.
 
     `sign_in` says who is behind a cookie or token, `now` the time of all that is written down.
+    Who holds `asking` asks for something; each request is counted before the next one is.
     """
 
     settings: Settings
@@ -38,6 +40,7 @@ class Context:
     client: Client
     teams: View[TeamSheet]
     now: Callable[[], datetime]
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @staticmethod
     def find_teams_path(hub_namespace: str) -> str:

@@ -70,7 +70,7 @@ async def _stop(context: Context, departure: Departure) -> None:
         text = f"{departure.user} is no longer in team {context.title_of(departure.team)}."
         record = _record(context, departure, "stop-request", text)
         await context.ledger.add([record])
-        await context.hub.stop(departure.user, departure.server)
+        await context.hub.stop(departure.user, departure.server, by=SERVICE, reason=text)
     except HubError as error:
         _log.warning("server of %s not stopped yet: %s", departure.user, error)
     finally:
@@ -106,7 +106,7 @@ def _are_teams_known(context: Context) -> bool:
 
 
 def _teams(context: Context) -> dict[str, Team]:
-    return {name: sheet.team for name, sheet in context.teams.items()}
+    return {name: sheet.team for name, sheet in context.teams.items() if sheet.is_known}
 
 
 def _grace(context: Context) -> timedelta:

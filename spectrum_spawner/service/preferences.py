@@ -1,5 +1,6 @@
 """What a lead sets for the team, within the limits that administrators set."""
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,10 +9,13 @@ from typing import Any
 from spectrum_spawner.kube import KubeError, Unreachable
 from spectrum_spawner.profiles import Profile, allowed_profiles
 from spectrum_spawner.service.context import Context
+from spectrum_spawner.service.ledger import LedgerError
 from spectrum_spawner.service.problem import Problem, quoted
 from spectrum_spawner.service.rights import Viewer, may_set_preferences
 from spectrum_spawner.service.team_writes import patch_team
 from spectrum_spawner.teams import Team
+
+_log = logging.getLogger("spectrum.service")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +29,10 @@ class Preferences:
 async def set_preferences(
     context: Context, viewer: Viewer, name: str, fields: Mapping[str, Any]
 ) -> None:
-    """Write a team's preferences into its Team object; raises Problem."""
+    """Write a team's preferences into its Team object; raises Problem.
+
+    Nothing is changed that is not written down first.
+    """
     team = context.find_team(viewer, name).team
     if not may_set_preferences(viewer, name):
         raise Problem(
@@ -35,6 +42,7 @@ async def set_preferences(
     wanted = read_preferences(
         fields, team=team, profiles=context.settings.profiles, limits=context.settings.idle_minutes
     )
+    await _write_down(context, viewer, name, wanted)
     idle = None if wanted.idle_minutes is None else {"minutes": wanted.idle_minutes}
     changes = {"spec": {"defaultProfile": wanted.default_profile, "idle": idle}}
     try:
@@ -45,6 +53,10 @@ async def set_preferences(
         ) from error
     except KubeError as error:
         raise Problem(f"The team was not changed: {error.message}", status=409) from error
+
+
+async def _write_down(context: Context, viewer: Viewer, name: str, wanted: Preferences) -> None:
+    """Who set what; where the Team is then not changed, it is one record too many."""
     record = context.make_record(
         "preference",
         viewer.actor,
@@ -53,7 +65,15 @@ async def set_preferences(
         f"{f'{wanted.idle_minutes} minutes' if wanted.idle_minutes else 'not set'}.",
         details={"defaultProfile": wanted.default_profile, "idleMinutes": wanted.idle_minutes},
     )
-    await context.ledger.add([record])
+    try:
+        await context.ledger.add([record])
+    except LedgerError as error:
+        _log.error("not in the ledger: %s: %r", error, record)
+        raise Problem(
+            "The settings were not saved, since that could not be written down: try again in a "
+            "minute, or tell an administrator.",
+            status=503,
+        ) from error
 
 
 def read_preferences(

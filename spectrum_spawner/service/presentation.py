@@ -142,6 +142,7 @@ def team_to_json(sheet: TeamSheet, now: datetime) -> dict[str, Any]:
         ],
         "defaultProfile": team.default_profile,
         "idleMinutes": team.idle_minutes,
+        "problem": sheet.problem,
     }
 
 

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from spectrum_spawner.audit import Record
@@ -19,6 +20,8 @@ from spectrum_spawner.service.rights import (
 )
 
 MAX_OPEN = 20  # requests that one person may have open
+MAX_A_DAY = 50  # requests that one person may make in a day, withdrawn ones among them
+DAY = timedelta(days=1)
 MAX_QUEUE = 1000  # requests that are shown to be answered
 WAITING = (OPEN, APPROVING)
 
@@ -66,9 +69,10 @@ async def ask(context: Context, viewer: Viewer, fields: Mapping[str, Any]) -> Re
         teams=context.sheets,
         profiles=context.settings.profiles,
     )
-    await _check_others(context, request)
     record = _record(context, "request", viewer, request, f"Asks for {request.what}: ")
-    await context.ledger.add_request(request, record)
+    async with context.asking:
+        await _check_others(context, request)
+        await context.ledger.add_request(request, record)
     return request
 
 
@@ -125,12 +129,19 @@ async def _find(context: Context, viewer: Viewer, id: str) -> Request:
 
 
 async def _check_others(context: Context, request: Request) -> None:
-    """Refuse the same thing twice, and more than anybody could answer."""
+    """Refuse the same thing twice, and more than anybody could answer or the ledger hold."""
     mine = await context.ledger.list_requests(asked_by=request.asked_by, states=WAITING)
     if any(other.what == request.what for other in mine):
         raise Problem("You asked for that already: withdraw the other request first.", status=409)
     if len(mine) >= MAX_OPEN:
-        raise Problem(f"You have {MAX_OPEN} open requests: withdraw one first.", status=409)
+        raise Problem(f"You have {MAX_OPEN} open requests: withdraw one first.", status=429)
+    lately = await context.ledger.list_requests(
+        asked_by=request.asked_by, since=request.asked_at - DAY, limit=MAX_A_DAY
+    )
+    if len(lately) >= MAX_A_DAY:
+        raise Problem(
+            f"You made {MAX_A_DAY} requests in the last 24 hours: ask again later.", status=429
+        )
 
 
 def _record(

@@ -27,6 +27,8 @@ class Snapshot:
         self._now = now
         self._tried: float | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._begun = 0
+        self._latest = 0  # of the lists begun, the one that is kept
 
     def __iter__(self) -> Iterator[Server]:
         for person in self.people:
@@ -38,21 +40,31 @@ class Snapshot:
             loop = asyncio.get_running_loop()
             if self._tried is not None and loop.time() - self._tried < max_age:
                 return
-            self._reading = loop.create_task(self._read())
+            self._begun += 1
+            self._reading = loop.create_task(self._read(self._begun))
         # whoever goes away must not take the answer from the others who wait for it
         await asyncio.shield(self._reading)
 
     def forget(self) -> None:
-        """Let the next `refresh` read: something was changed."""
-        self._tried = None
+        """Let the next `refresh` read: something was changed.
 
-    async def _read(self) -> None:
+        What is being read just now may have been answered before the change.
+        """
+        self._tried = self._reading = None
+
+    async def _read(self, number: int) -> None:
+        people, error = None, ""
         try:
-            self.people = tuple(await self._hub.list_active())
-            self.as_of, self.error = self._now(), ""
-        except HubError as error:
-            self.error = str(error)
-            _log.warning("the hub does not answer: %s", error)
+            people = tuple(await self._hub.list_active())
+        except HubError as failure:
+            error = str(failure)
+            _log.warning("the hub does not answer: %s", failure)
         finally:
-            self._tried = asyncio.get_running_loop().time()
-            self._reading = None
+            if self._reading is asyncio.current_task():
+                self._tried = asyncio.get_running_loop().time()
+                self._reading = None
+        if number < self._latest:
+            return
+        self._latest, self.error = number, error
+        if people is not None:
+            self.people, self.as_of = people, self._now()

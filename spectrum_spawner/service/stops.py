@@ -48,7 +48,7 @@ async def stop_server(
                 "in a minute, or tell an administrator.",
                 status=503,
             ) from error
-    await _stop(context, found)
+    await _stop(context, found, by=viewer.actor, reason=reason)
 
 
 async def _find_server(context: Context, viewer: Viewer, user: str, server: str) -> Server:
@@ -64,9 +64,9 @@ async def _find_server(context: Context, viewer: Viewer, user: str, server: str)
     return found
 
 
-async def _stop(context: Context, server: Server) -> None:
+async def _stop(context: Context, server: Server, *, by: str, reason: str) -> None:
     try:
-        await context.hub.stop(server.user, server.name)
+        await context.hub.stop(server.user, server.name, by=by, reason=reason)
     except HubRefused as error:
         raise Problem(f"The hub does not stop the server now: {error}", status=409) from error
     except HubError as error:

@@ -32,7 +32,7 @@ requests = sa.Table(
     "requests",
     metadata,
     sa.Column("id", sa.String(63), primary_key=True),
-    *(sa.Column(name, sa.Text, nullable=False) for name in ("kind", "team", "reason")),
+    *(sa.Column(name, sa.Text, nullable=False) for name in ("kind", "team", "team_uid", "reason")),
     *(sa.Column(name, sa.String(27), nullable=False) for name in ("until", "asked_at")),
     *(sa.Column(name, sa.Text, nullable=False) for name in ("resource", "profile", "group")),
     sa.Column("amount", sa.Integer, nullable=False),

@@ -194,6 +194,6 @@ def test_a_refusal_is_a_sentence_on_the_form(sign_in, release):
     page.locator("input[name=team]").evaluate("field => { field.value = 'flight' }")
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_role("alert")).to_have_text(
-        "You are not in a team called “flight”: yours are “ops”."
+        "You are not in a team called “flight”: yours are “Ops”."
     )
     assert pods(release, "flight") == ""

@@ -63,7 +63,7 @@ def test_whoever_is_not_in_a_team_starts_nothing_there(
     status, sentence = bob.refuse(FLIGHT_GPU)
     assert (status, sentence) == (
         403,
-        "You are not in a team called “flight”: yours are “ops”.",
+        "You are not in a team called “flight”: yours are “Ops”.",
     )
     assert list_objects(release, "flight") == before
 

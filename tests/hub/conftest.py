@@ -98,14 +98,7 @@ async def fault_proxy(
     """Stands between the hub and the API server; the hub's kubeconfig knows no other way."""
     token = await create_hub_token(cluster, hub_namespace)
     async with FaultProxy(plane.server, plane.authority.certificate) as proxy:
-        path = tmp_path / "hub.kubeconfig"
-        path.write_text(json.dumps(_make_kubeconfig(proxy.server, token)))
-        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-        monkeypatch.setenv("KUBECONFIG", str(path))
-        # The client library reads the variable when it is imported, and that was long ago.
-        default = "kubernetes_asyncio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
-        monkeypatch.setattr(default, str(path))
-        kubespawner.clients.load_config.cache_clear()
+        use_kubeconfig(tmp_path / "hub.kubeconfig", proxy.server, token, monkeypatch)
         yield proxy
 
 
@@ -139,6 +132,17 @@ async def hub(
 ) -> Hub:
     """A hub with our spawner."""
     return await start_hub(make_spectrum(hub_namespace))
+
+
+def use_kubeconfig(path: Path, server: str, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a kubeconfig to `path` that this process knows alone from now on."""
+    path.write_text(json.dumps(_make_kubeconfig(server, token)))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    # The client library reads the variable when it is imported, and that was long ago.
+    default = "kubernetes_asyncio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
+    monkeypatch.setattr(default, str(path))
+    kubespawner.clients.load_config.cache_clear()
 
 
 def _make_kubeconfig(server: str, token: str) -> dict[str, Any]:

@@ -157,6 +157,11 @@ class Hub:
             if loaded.done() and not loaded.cancelled():
                 loaded.exception()
 
+    @property
+    def url(self) -> str:
+        """Address of the REST API."""
+        return self._api
+
     async def call(
         self, method: str, path: str, body: Any = None, *, token: str = ADMIN_TOKEN
     ) -> Answer:
@@ -207,13 +212,13 @@ class Hub:
         return found is not None and found["ready"]
 
     @asynccontextmanager
-    async def sign_in(self, user: str) -> AsyncIterator["Pages"]:
-        """The hub's pages as a user sees them; for authenticators that take any password."""
+    async def sign_in(self, user: str, password: str = "any") -> AsyncIterator["Pages"]:
+        """The hub's pages as a user sees them; most tests' authenticators take any password."""
         url = self._api.removesuffix("/api")
         async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
             pages = Pages(url, session)
             await pages.read("/login")
-            await pages.send("/login", {"username": user, "password": "any"})
+            await pages.send("/login", {"username": user, "password": password})
             yield pages
 
     async def wait_absent(self, user: str, server: str = "", *, within: float) -> None:

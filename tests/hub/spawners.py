@@ -34,6 +34,7 @@ PROFILES: dict[str, Any] = {
 GROUPS = {"flight": {"users": ["alice", "bob"]}, "ops": {"users": ["bob", "admin"]}}
 FLIGHT = {"team": "flight", "profile": "cpu-small"}
 OPS = {"team": "ops", "profile": "cpu-small"}
+USER_PASSWORD = "a password of all"  # where the hub asks for one
 OPS_GPU = {"team": "ops", "profile": "gpu-1"}
 
 
@@ -86,7 +87,7 @@ def make_signed(hub_namespace: str) -> Setup:
     table.members = {group: record["users"] for group, record in GROUPS.items()}
     table.allowed_users = {name for record in GROUPS.values() for name in record["users"]}
     table.admin_users = {"admin"}
-    table.user_password = "a password of all"
+    table.user_password = USER_PASSWORD
     table.admin_password = "another password that is long enough"
     return setup
 

@@ -1,7 +1,9 @@
 """What the audit hears from the hub: who asked for what, and one cause for the end of each pod."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -273,3 +275,24 @@ async def test_nobody_is_kept_from_stopping_by_an_audit_that_fails(
     assert await cluster.list(flight.pods) == []
     assert caplog.text.count("audit record not stored") == 2
     assert "alice stopped it." in caplog.text
+
+
+async def test_nobody_notices_that_the_file_of_the_audit_is_damaged(
+    start_hub: Callable[[Setup], Awaitable[Hub]],
+    flight: Team,
+    hub_namespace: str,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "audit.sqlite").write_bytes(b"no database" * 1000)
+    hub = await start_hub(make_signed(hub_namespace))
+    alice = hub.make_token("alice")
+    assert await start(hub, alice) == 201
+    await stop(hub, token=alice)
+    assert tell(hub) == [STARTED, ("stop", "user:alice", "alice stopped it.")]
+    assert len([name for name in os.listdir(tmp_path) if ".damaged-" in name]) == 1
+
+
+async def test_refusals_in_a_loop_are_a_record_a_minute(hub: Hub, tokens: dict[str, str]) -> None:
+    for number in range(20):
+        assert await start(hub, tokens["alice"], {"team": f"t-{number}"}) == 403
+    assert len(tell(hub)) in (1, 2)  # the minute may have ended meanwhile

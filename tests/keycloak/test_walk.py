@@ -175,7 +175,7 @@ def leave_a_team_while_its_form_is_open(company: Company, page: Page) -> None:
     company.leave("alice", "/ops")
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_role("alert")).to_contain_text(
-        "You are not in a team called “ops”: yours are “flight”."
+        "You are not in a team called “ops”: yours are “Flight”."
     )
     expect_teams(page, "Team Flight")
     show(page, "left-a-team")
@@ -189,6 +189,8 @@ def see_the_server_of_that_team_end(company: Company, page: Page) -> None:
     assert len(read_runs(company.release, "ops")) == 1
     wait_until(lambda: not read_runs(company.release, "ops"), within=GRACE + NOTICED)
     reload_until(page, lambda: not warning.is_visible(), within=NOTICED)
+    told = page.get_by_text("by Spectrum: alice is no longer in team Ops.")
+    reload_until(page, told.is_visible, within=NOTICED)
     expect(page.get_by_role("button", name="Open JupyterLab")).to_be_visible()
     show(page, "ended")
 

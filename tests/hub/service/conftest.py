@@ -1,6 +1,8 @@
-"""The service on a real hub and a real API server, with time that a test can move."""
+"""The service on a real hub and a real API server, with time that a test can move.
 
-import copy
+The hub is the module's, service and ledger are the test's own.
+"""
+
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, closing
@@ -11,10 +13,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from jupyterhub.utils import random_port
 
-from spectrum_spawner import names
-from spectrum_spawner.kube import Configuration, load_configuration
+from local.control_plane import ControlPlane
+from spectrum_spawner.kube import Configuration
 from spectrum_spawner.profile_values import read_profiles
 from spectrum_spawner.service.app import serve
 from spectrum_spawner.service.context import Context
@@ -23,32 +24,14 @@ from spectrum_spawner.service.rights import AuditScope
 from spectrum_spawner.service.settings import Settings
 from tests.hub.cluster import Cluster
 from tests.hub.fault_proxy import FaultProxy
-from tests.hub.hub import TEST_ROLE, TEST_SERVICE, Hub
+from tests.hub.hub import Hub
 from tests.hub.service.browser import PREFIX, Browser
 from tests.hub.service.front import Front
-from tests.hub.spawners import IMAGES, PROFILES, make_spectrum
-from tests.hub.team import RBAC, Team
+from tests.hub.service.place import SERVICE_TOKEN, Place, make_place
+from tests.hub.spawners import IMAGES, PROFILES
+from tests.hub.team import Team
 
-GPU = "nvidia.com/gpu"
 NEVER = 10**6  # seconds between looks, where the test looks by itself
-SERVICE_TOKEN = "test-spectrum-token"
-POOR_TOKEN = "test-poor-token"  # of a service that may get in, and nothing else
-ACCESS = "access:services!service=spectrum"
-ACT = "custom:spectrum:act"
-ROLES = [
-    TEST_ROLE,
-    {"name": "user", "scopes": ["self", ACCESS, ACT]},
-    {"name": "server", "scopes": ["users:activity!user", "access:servers!server", ACCESS]},
-    {
-        "name": "spectrum-service",
-        "services": ["spectrum"],
-        "scopes": [
-            *("list:users", "read:users:name", "read:users:groups"),
-            *("read:servers", "delete:servers"),
-        ],
-    },
-    {"name": "poor", "services": ["poor"], "scopes": [ACCESS]},
-]
 
 
 @dataclass
@@ -76,52 +59,51 @@ class Running:
         return [(r.action, r.actor, r.user, r.reason) for r in records]
 
 
-@pytest_asyncio.fixture
-async def teams(make_team: Callable[..., Awaitable[Team]]) -> dict[str, Team]:
-    """Flight (alice, bob, who leads it) and ops (bob, admin), with a GPU each."""
-    quota = {"quota": {"gpus": {GPU: 1}}}
-    flight = await make_team("flight", spec={"leads": ["bob"], "displayName": "Flight", **quota})
-    return {"flight": flight, "ops": await make_team("ops", spec=quota)}
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(
+    plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> AsyncIterator[Place]:
+    """What the tests of a module share."""
+    name = request.path.stem.removeprefix("test_").replace("_", "-")
+    directory = tmp_path_factory.mktemp(name)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        async with make_place(plane, directory, f"service-{name}", monkeypatch) as place:
+            yield place
 
 
-@pytest_asyncio.fixture
-async def port() -> int:
-    """Where the service listens."""
-    return random_port()
+@pytest_asyncio.fixture(loop_scope="module")
+async def hub(place: Place) -> AsyncIterator[Hub]:
+    """The module's hub as at its start."""
+    yield place.hub
+    await place.tidy()
 
 
-@pytest_asyncio.fixture
-async def hub(
-    start_hub: Callable[..., Awaitable[Hub]],
-    teams: dict[str, Team],
-    hub_namespace: str,
-    port: int,
-) -> Hub:
-    """A hub that knows the service, as the chart makes it."""
-    setup = make_spectrum(hub_namespace)
-    hub = setup.config.JupyterHub
-    hub.custom_scopes = {ACT: {"description": "Act in Spectrum on one's own behalf"}}
-    hub.load_roles = ROLES
-    hub.services = [
-        TEST_SERVICE,
-        {"name": "poor", "api_token": POOR_TOKEN},
-        {
-            "name": "spectrum",
-            "url": f"http://127.0.0.1:{port}",
-            "api_token": SERVICE_TOKEN,
-            "timeout": 1,
-            "oauth_client_id": "service-spectrum",
-            "oauth_no_confirm": True,
-            "oauth_client_allowed_scopes": [ACCESS, ACT],
-        },
-    ]
-    return await start_hub(setup)
+@pytest.fixture
+def cluster(place: Place) -> Cluster:
+    return place.cluster
 
 
-@pytest_asyncio.fixture
-async def settings(hub: Hub, hub_namespace: str, port: int, tmp_path: Path) -> Settings:
+@pytest.fixture
+def hub_namespace(place: Place) -> str:
+    return place.namespace
+
+
+@pytest.fixture
+def teams(place: Place) -> dict[str, Team]:
+    return place.teams
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def fault_proxy(plane: ControlPlane) -> AsyncIterator[FaultProxy]:
+    """Stands between the service and the API server; the hub has a way of its own."""
+    async with FaultProxy(plane.server, plane.authority.certificate) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def settings(place: Place, hub: Hub, tmp_path: Path) -> Settings:
     return Settings(
-        hub_namespace=hub_namespace,
+        hub_namespace=place.namespace,
         prefix=PREFIX,
         base_url="/",
         api_url=f"{_find_hub(hub)}/hub/api",
@@ -130,24 +112,21 @@ async def settings(hub: Hub, hub_namespace: str, port: int, tmp_path: Path) -> S
         cookie_secret=b"\0" * 32,
         writers={"hub": "hub-token", "controller": "controller-token"},
         database=f"sqlite:///{tmp_path / 'ledger.sqlite'}",
-        port=port,
+        port=place.port,
         contact="the test's administrators",
         profiles=read_profiles(PROFILES, IMAGES),
     )
 
 
-@pytest_asyncio.fixture
-async def configuration(
-    cluster: Cluster, hub_namespace: str, fault_proxy: FaultProxy
-) -> Configuration:
+@pytest.fixture
+def configuration(place: Place, fault_proxy: FaultProxy) -> Configuration:
     """The way of the service's own account to the API server, through the fault proxy."""
-    token = await _create_account(cluster, hub_namespace)
-    configuration = copy.deepcopy(await load_configuration())
-    configuration.api_key = {"BearerToken": f"Bearer {token}"}
+    configuration = Configuration(host=fault_proxy.server)
+    configuration.api_key = {"BearerToken": f"Bearer {place.token}"}
     return configuration
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def start_service(
     hub: Hub, settings: Settings, configuration: Configuration
 ) -> AsyncIterator[Callable[..., Awaitable[Running]]]:
@@ -167,12 +146,12 @@ async def start_service(
         yield start
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def service(start_service: Callable[..., Awaitable[Running]]) -> Running:
     return await start_service()
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def sign_in(service: Running) -> AsyncIterator[Callable[[str], Awaitable[Browser]]]:
     """A person at a browser of their own: `alice = await sign_in("alice")`."""
     async with AsyncExitStack() as stack:
@@ -203,26 +182,3 @@ def break_ledger(settings: Settings) -> Callable[[], None]:
 
 def _find_hub(hub: Hub) -> str:
     return f"http://127.0.0.1:{hub.app.hub.port}"
-
-
-async def _create_account(cluster: Cluster, namespace: str) -> str:
-    """The service's account with the rights that the chart gives it; returns its token."""
-    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    await cluster.create(accounts, {"metadata": {"name": "service"}})
-    rule = {
-        "apiGroups": [names.API_GROUP],
-        "resources": [names.TEAM_PLURAL],
-        "verbs": ["get", "list", "watch", "create", "patch"],
-    }
-    role = {"metadata": {"name": "service"}, "rules": [rule]}
-    await cluster.create(f"{RBAC}/namespaces/{namespace}/roles", role)
-    binding = {
-        "metadata": {"name": "service"},
-        "subjects": [{"kind": "ServiceAccount", "name": "service", "namespace": namespace}],
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "service"},
-    }
-    await cluster.create(f"{RBAC}/namespaces/{namespace}/rolebindings", binding)
-    answer = await cluster.create(
-        f"{accounts}/service/token", {"spec": {"expirationSeconds": 3600}}
-    )
-    return answer["status"]["token"]

@@ -3,9 +3,14 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from tests.hub.cluster import Cluster, find_teams
 from tests.hub.service.browser import Browser
-from tests.hub.service.conftest import GPU, Running
+from tests.hub.service.conftest import Running
+from tests.hub.service.place import GPU
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MEGABYTE = "x" * 10**6
 MARKUP = "<script>alert(1)</script>{{7*7}}{0.__class__}"

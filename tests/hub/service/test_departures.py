@@ -16,6 +16,8 @@ from tests.hub.fault_proxy import FaultProxy
 from tests.hub.hub import Hub
 from tests.hub.service.conftest import Running
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 HOUR = timedelta(hours=1)
 IN_FLIGHT = {"team": "flight", "profile": "cpu-small"}
 NOTICE = (
@@ -27,7 +29,7 @@ STOPPED = ("stop-request", "service:spectrum", "alice", "alice is no longer in t
 BACK = ("notice", "service:spectrum", "alice", "alice is in the team again")
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def running(service: Running, hub: Hub) -> Running:
     """The service, and alice with a server in flight."""
     assert (await hub.start_server("alice", IN_FLIGHT)).status == 201

@@ -1,12 +1,14 @@
 """The pages in a real browser: narrow windows, the keyboard, the reader's own time."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright
 
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
 from tests.hub.cluster import Cluster, find_teams
@@ -14,20 +16,30 @@ from tests.hub.hub import Hub
 from tests.hub.service.browser import PREFIX
 from tests.hub.service.conftest import Running
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 LONG = "department-of_very.long.names.that.nobody.can.break@subsidiary.example.org"
 NARROW = {"width": 375, "height": 800}
 WIDE = {"width": 1200, "height": 900}
 Visit = Callable[..., Awaitable[Page]]
 
 
-@pytest_asyncio.fixture
-async def visit(service: Running) -> AsyncIterator[Visit]:
-    """Opens a window of a person who is signed in: `page = await visit("alice", "audit")`."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chromium() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield chromium
+        await chromium.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(service: Running, chromium: Browser) -> AsyncIterator[Visit]:
+    """Opens a window of a person who is signed in: `page = await visit("alice", "audit")`."""
+    async with AsyncExitStack() as stack:
 
         async def visit(name: str, path: str = "", viewport=WIDE, **settings: str) -> Page:
             context = await chromium.new_context(viewport=viewport, **settings)
+            stack.push_async_callback(context.close)
             page = await context.new_page()
             await page.goto(service.url + PREFIX + path)
             await page.fill("#username_input", name)
@@ -37,17 +49,17 @@ async def visit(service: Running) -> AsyncIterator[Visit]:
             return page
 
         yield visit
-        await chromium.close()
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def running(service: Running, hub: Hub, cluster: Cluster, hub_namespace: str) -> Running:
     """A team of a long name, where people of long names run servers, and 1,000 records of it."""
     assert (await hub.call("POST", f"/users/{LONG}")).status == 201
     join = await hub.call("POST", "/groups/flight/users", {"users": [LONG]})
     assert join.status == 200, join
-    for name in ("alice", LONG):
-        assert (await hub.start_server(name)).status == 201
+    started = await asyncio.gather(*(hub.start_server(name) for name in ("alice", LONG)))
+    assert [answer.status for answer in started] == [201, 201]
+    service.context.snapshot.forget()  # the list that the service read when it began
     spec = {"displayName": LONG, "grants": {"r-0": make_grant()}}
     await cluster.patch(f"{find_teams(hub_namespace)}/flight", {"spec": spec})
     records = [
@@ -139,10 +151,12 @@ async def test_pages_are_dark_where_jupyterhub_is(running: Running, visit: Visit
 
 
 async def test_no_script_of_a_page_fails(running: Running, visit: Visit) -> None:
-    page = await visit("bob")
+    signed_in = await visit("bob")
     errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("requestfailed", lambda request: errors.append(request.url))
     for path in ("", "teams/flight", "requests", "audit"):
+        # a window for each: to leave a page ends what it still loads
+        page = await signed_in.context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("requestfailed", lambda request: errors.append(request.url))
         await page.goto(running.url + PREFIX + path, wait_until="networkidle")
     assert errors == []

@@ -1,10 +1,12 @@
 """Requests: from the form to the Team object, over crashes and refusals."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from spectrum_spawner.service import approvals
@@ -14,22 +16,25 @@ from tests.hub.cluster import Cluster, find_teams
 from tests.hub.fault_proxy import FaultProxy
 from tests.hub.hub import Hub
 from tests.hub.service.browser import Browser
-from tests.hub.service.conftest import GPU, Running
+from tests.hub.service.conftest import Running
+from tests.hub.service.place import GPU
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SignIn = Callable[[str], Awaitable[Browser]]
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def alice(sign_in: SignIn) -> Browser:
     return await sign_in("alice")
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def admin(sign_in: SignIn) -> Browser:
     return await sign_in("admin")
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def read_spec(cluster: Cluster, hub_namespace: str) -> Callable[[str], Awaitable[Any]]:
     """The spec of a Team as the API server has it."""
 
@@ -185,6 +190,32 @@ async def test_the_same_thing_is_not_asked_twice(service: Running, alice: Browse
     assert again.problem.startswith("You asked for that already")
 
 
+async def test_twenty_requests_wait_at_most(service: Running, alice: Browser) -> None:
+    asking = (alice.send("requests", **make_form(service, amount=str(n))) for n in range(1, 26))
+    shown = await asyncio.gather(*asking)
+    assert sorted(each.status for each in shown) == [200] * 20 + [429] * 5
+    refused = next(each for each in shown if each.status == 429)
+    assert refused.problem == "You have 20 open requests: withdraw one first."
+    assert len(await service.read_audit()) == 20
+
+
+async def test_one_asks_fifty_times_a_day(
+    service: Running, alice: Browser, sign_in: SignIn
+) -> None:
+    for _ in range(50):
+        request = await ask(alice, service)
+        await alice.call("POST", f"requests/{request.id}/withdraw")
+    shown = await alice.send("requests", **make_form(service))
+    assert (shown.status, shown.problem) == (
+        429,
+        "You made 50 requests in the last 24 hours: ask again later.",
+    )
+    assert len(await service.read_audit()) == 100
+    await ask(await sign_in("bob"), service)
+    service.wall.ahead += timedelta(hours=25)
+    await ask(alice, service)
+
+
 async def test_one_asks_for_teams_of_ones_own(service: Running, alice: Browser) -> None:
     for team in ("ops", "nope"):
         shown = await alice.send("requests", **make_form(service, team=team))
@@ -233,6 +264,37 @@ async def test_a_name_that_was_taken_meanwhile_leaves_the_request_open(
     shown = await admin.send(f"requests/{request.id}/decide", decision="approve", answer="")
     assert shown.status == 409
     assert "vision" in shown.problem
+    assert await find_request(service) == request
+
+
+async def test_a_team_that_was_made_again_leaves_the_request_open(
+    service: Running,
+    alice: Browser,
+    admin: Browser,
+    cluster: Cluster,
+    hub_namespace: str,
+    read_spec: Any,
+) -> None:
+    request = await ask(alice, service)
+    path, teams = f"{find_teams(hub_namespace)}/flight", service.context.teams
+    team = await cluster.get(path)
+    await cluster.delete(path)
+    parts = {key: team[key] for key in ("apiVersion", "kind", "spec")}
+    await cluster.create(find_teams(hub_namespace), {**parts, "metadata": {"name": "flight"}})
+    decision = {"decision": "approve", "answer": ""}
+    # whether or not the service has heard of it yet
+    early = await admin.send(f"requests/{request.id}/decide", **decision)
+    assert early.status == 409
+    await wait_until(
+        lambda: (found := teams.get("flight")) and found.team.uid != request.team_uid, within=10
+    )
+    shown = await admin.send(f"requests/{request.id}/decide", **decision)
+    assert shown.status == 409
+    assert shown.problem == (
+        "The request stays open, since the team was not changed: team flight was deleted and "
+        "made again since then; refuse the request, and let them ask anew."
+    )
+    assert "grants" not in await read_spec("flight")
     assert await find_request(service) == request
 
 
@@ -296,6 +358,7 @@ async def _approve_half_way(service: Running) -> None:
         id="r-1",
         kind="quota",
         team="flight",
+        team_uid=service.context.teams.get("flight").team.uid,
         resource=GPU,
         amount=2,
         reason="The spring model.",

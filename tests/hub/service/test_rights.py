@@ -15,8 +15,11 @@ from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster
 from tests.hub.hub import Hub
 from tests.hub.service.browser import PREFIX, Browser, Shown
-from tests.hub.service.conftest import GPU, POOR_TOKEN, Running
+from tests.hub.service.conftest import Running
+from tests.hub.service.place import GPU, POOR_TOKEN
 from tests.hub.team import Team
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MORE = {
     "kind": "quota",
@@ -145,6 +148,7 @@ class Scene:
         options = {"team": team, "profile": "cpu-small"}
         answer = await self.hub.start_server(owner, options)
         assert answer.status == 201, answer
+        self.service.context.snapshot.forget()
 
     async def _ask(self, person: Browser | Token, fields: dict[str, str]) -> bool:
         until = (self.service.wall() + timedelta(days=30)).date()

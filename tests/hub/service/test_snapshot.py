@@ -13,17 +13,19 @@ from spectrum_spawner.service.servers import Person
 from spectrum_spawner.service.settings import Settings
 from spectrum_spawner.service.snapshot import Snapshot
 from tests.hub import hub as hub_of_tests
-from tests.hub.service.conftest import POOR_TOKEN
+from tests.hub.service.place import POOR_TOKEN
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def asking(settings: Settings) -> AsyncIterator[Hub]:
     """A connection to the hub with the service's token."""
     async with Hub(settings.api_url, settings.api_token) as asking:
         yield asking
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def running(hub: hub_of_tests.Hub) -> hub_of_tests.Hub:
     """A hub with a server of alice and two of bob; admin has none."""
     for name, server in (("alice", ""), ("bob", ""), ("bob", "gpu")):
@@ -66,10 +68,10 @@ async def test_somebody_without_a_server_is_found_by_name(
 
 
 async def test_stopping_what_ended_already_is_fine(running: hub_of_tests.Hub, asking: Hub) -> None:
-    await asking.stop("bob", "gpu")
+    await asking.stop("bob", "gpu", by="user:bob", reason="Done.")
     await running.wait_absent("bob", "gpu", within=10)
     for name, server in (("bob", "gpu"), ("bob", "nope"), ("admin", ""), ("nobody", "")):
-        await asking.stop(name, server)
+        await asking.stop(name, server, by="user:bob", reason="Done.")
 
 
 async def test_a_token_without_rights_is_no_empty_list(
@@ -91,6 +93,20 @@ async def test_many_pages_at_once_are_one_question(
         snapshot.forget()
         await snapshot.refresh()
         assert asking.lists == 2
+
+
+async def test_what_was_asked_before_a_change_is_not_the_answer_after_it(
+    running: hub_of_tests.Hub, settings: Settings
+) -> None:
+    async with CountingHub(settings.api_url, settings.api_token) as asking:
+        snapshot = Snapshot(asking, lambda: datetime.now(UTC))
+        early = asyncio.create_task(snapshot.refresh())
+        await asyncio.sleep(0)
+        snapshot.forget()
+        await asyncio.gather(early, snapshot.refresh())
+        await snapshot.refresh()
+        assert asking.lists == 2
+    assert titles(list(snapshot.people)) == ["alice", "bob", "bob/gpu"]
 
 
 async def test_a_visitor_who_goes_away_does_not_take_the_answer_from_others(

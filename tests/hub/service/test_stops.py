@@ -13,13 +13,16 @@ from tests.hub.hub import Hub
 from tests.hub.service.browser import Browser
 from tests.hub.service.conftest import Running
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 SignIn = Callable[[str], Awaitable[Browser]]
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def running(service: Running, hub: Hub) -> Running:
     """The service, and alice with a server in flight."""
     assert (await hub.start_server("alice")).status == 201
+    service.context.snapshot.forget()  # the list that the service read when it began
     return service
 
 
