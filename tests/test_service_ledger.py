@@ -164,6 +164,20 @@ async def test_a_ledger_is_kept_over_a_restart(url) -> None:
     assert found == ["id-1", "id-0"]
 
 
+async def test_a_ledger_of_an_earlier_release_gets_what_it_lacks(ledger, url) -> None:
+    await ledger.add_request(REQUEST, record(1, "request"))
+    with sa.create_engine(url).begin() as connection:
+        connection.execute(sa.text("ALTER TABLE requests DROP COLUMN team_uid"))
+    later = Ledger(url)
+    await later.open()
+    await later.open()
+    assert await later.find_request("r-1") == REQUEST
+    asked = replace(REQUEST, id="r-2", team_uid="1")
+    await later.add_request(asked, record(2, "request"))
+    assert await later.find_request("r-2") == asked
+    await later.close()
+
+
 async def test_a_newer_ledger_is_not_touched(ledger, url) -> None:
     with sa.create_engine(url).begin() as connection:
         connection.execute(sa.text("UPDATE ledger_version SET version = 2"))

@@ -76,7 +76,7 @@ async def _grant(context: Context, request: Request) -> None:
     """The grant into the Team, or the Team with the grant; raises KubeError."""
     if request.kind != asking.NEW_TEAM:
         sheet = context.teams.get(request.team)
-        if sheet is not None and sheet.team.uid != request.team_uid:
+        if sheet is not None and request.team_uid not in ("", sheet.team.uid):
             raise Conflict(
                 f"team {request.team} was deleted and made again since then; refuse the request, "
                 "and let them ask anew."
@@ -95,6 +95,6 @@ async def _grant(context: Context, request: Request) -> None:
 
 def _approval(context: Context, request: Request, actor: str, answer: str) -> Record:
     """The one record of an approval, however often it is written."""
-    reason = f"Approved {request.what}: {answer}"
+    reason = f"Approved {request.what}{f': {answer}' if answer else '.'}"
     id = f"{request.id}-approved"
     return context.make_record("decide", actor, id=id, reason=reason, **about(request))

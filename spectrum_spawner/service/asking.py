@@ -36,10 +36,10 @@ FIELDS = {
 class Request:
     """One request and its answer.
 
-    `team` is the team that asks, or the name of the new one, `team_uid` says which of the teams
-    that had that name one after another, and `group` is the identity provider's group that the
-    new team is made of. `amount` is of accelerators of `resource`,
-    beside what the team has, until `until`.
+    `team` is the team that asks, or the name of the new one. `team_uid` says which of the teams
+    that had that name one after another; it is empty in what an earlier release wrote. `group`
+    is the identity provider's group that a new team is made of. `amount` is of accelerators of
+    `resource`, beside what the team has, until `until`.
     """
 
     id: str
@@ -145,7 +145,8 @@ def make_grant_patch(request: Request, sheet: TeamSheet | None, now: datetime) -
     """
     lapsed = {grant.id: None for grant in sheet.grants if grant.until <= now} if sheet else {}
     grants = {**lapsed, request.id: make_grant(request, approved_by=request.decided_by)}
-    return {"metadata": {"uid": request.team_uid}, "spec": {"grants": grants}}
+    precondition = {"metadata": {"uid": request.team_uid}} if request.team_uid else {}
+    return {**precondition, "spec": {"grants": grants}}
 
 
 def make_team(request: Request, *, hub_namespace: str) -> dict[str, Any]:
@@ -225,7 +226,9 @@ def _read_until(value: object, now: datetime) -> datetime:
     if until <= now:
         raise Problem("The end date is past: choose one that lies ahead.")
     if until - now > LONGEST:
-        raise Problem("The end date is more than a year ahead: choose an earlier one, ask again.")
+        raise Problem(
+            "The end date is more than a year ahead: choose an earlier one, and ask again then."
+        )
     return until.replace(microsecond=0)
 
 

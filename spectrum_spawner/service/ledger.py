@@ -76,7 +76,7 @@ class Ledger:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ledger")
 
     async def open(self) -> None:
-        """Make the tables, unless a newer release made them."""
+        """Make the tables and columns that are missing, unless a newer release made them."""
         await self._run(self._open)
 
     async def close(self) -> None:
@@ -147,7 +147,7 @@ class Ledger:
 
     def _open(self) -> None:
         with self._engine.begin() as connection:
-            tables.metadata.create_all(connection)
+            tables.create_missing(connection)
             found = connection.scalar(sa.select(sa.func.max(tables.ledger_version.c.version)))
             if found is None:
                 connection.execute(tables.ledger_version.insert().values(version=tables.VERSION))

@@ -101,7 +101,7 @@ async def decide(context: Context, viewer: Viewer, id: str, fields: Mapping[str,
         return
     if request.until <= context.now():
         raise Problem("The end date of the request has passed: refuse it, and say so.", status=409)
-    await _settle(context, viewer, request, APPROVING, answer=answer or "Approved.")
+    await _settle(context, viewer, request, APPROVING, answer=answer)
     await carry_out(context, await _find(context, viewer, id))
 
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LONG = "department-of_very.long.names.that.nobody.can.break@subsidiary.example.org"
 NARROW = {"width": 375, "height": 800}
 WIDE = {"width": 1200, "height": 900}
+PATHS = ("", "teams/flight", "requests", "audit")
 Visit = Callable[..., Awaitable[Page]]
 
 
@@ -83,11 +84,13 @@ def make_grant() -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("path", ["", "teams/flight", "requests", "audit", "nowhere"])
-async def test_nothing_is_wider_than_a_phone(running: Running, visit: Visit, path: str) -> None:
-    page = await visit("bob", path, NARROW)
-    width = await page.evaluate("document.documentElement.scrollWidth")
-    assert width <= NARROW["width"]
+async def test_nothing_is_wider_than_a_phone(running: Running, visit: Visit) -> None:
+    page = await visit("bob", viewport=NARROW)
+    widths = {}
+    for path in (*PATHS, "nowhere"):
+        await page.goto(running.url + PREFIX + path)
+        widths[path] = await page.evaluate("document.documentElement.scrollWidth")
+    assert widths == dict.fromkeys(widths, NARROW["width"])
 
 
 async def test_a_lead_stops_a_server_by_the_keyboard(
@@ -119,7 +122,7 @@ async def test_an_administrator_approves_in_one_click(running: Running, visit: V
     await admin.get_by_role("button", name="Approve").click()
     await admin.wait_for_url("**?done=decided")
     await alice.reload()
-    assert "Approved." in await alice.get_by_text("Approved.").first.text_content()
+    assert await alice.get_by_text("approved", exact=True).count() == 1
 
 
 async def test_the_audit_speaks_the_readers_time(running: Running, visit: Visit) -> None:
@@ -137,8 +140,8 @@ async def test_a_thousand_records_are_ten_pages(running: Running, visit: Visit) 
     page = await visit("admin", "audit")
     for _ in range(9):
         assert await page.locator("tbody tr").count() == 100
-        await page.get_by_role("link", name="Older").click()
-        await page.wait_for_load_state()
+        async with page.expect_navigation():
+            await page.get_by_role("link", name="Older").click()
     assert await page.locator("tbody tr").count() == 100
     assert await page.get_by_role("link", name="Older").count() == 0
 
@@ -153,10 +156,13 @@ async def test_pages_are_dark_where_jupyterhub_is(running: Running, visit: Visit
 async def test_no_script_of_a_page_fails(running: Running, visit: Visit) -> None:
     signed_in = await visit("bob")
     errors: list[str] = []
-    for path in ("", "teams/flight", "requests", "audit"):
-        # a window for each: to leave a page ends what it still loads
+
+    async def load(path: str) -> None:
+        # in a window of its own: to leave a page ends what it still loads
         page = await signed_in.context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("requestfailed", lambda request: errors.append(request.url))
         await page.goto(running.url + PREFIX + path, wait_until="networkidle")
+
+    await asyncio.gather(*map(load, PATHS))
     assert errors == []

@@ -119,7 +119,14 @@ async def test_a_profile_is_granted(
     request = await ask(alice, service, kind="profile", profile="ops-only")
     await admin.send(f"requests/{request.id}/decide", decision="approve", answer="")
     assert (await read_spec("flight"))["grants"][request.id]["profiles"] == ["ops-only"]
-    assert (await find_request(service)).answer == "Approved."
+    decided = await find_request(service)
+    assert (decided.state, decided.answer) == ("approved", "")
+    assert (await service.read_audit())[-1] == (
+        "decide",
+        "user:admin",
+        "alice",
+        "Approved profile ops-only for team flight.",
+    )
 
 
 async def test_a_new_team_is_made_of_its_group_with_granted_gpus_only(

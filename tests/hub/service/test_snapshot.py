@@ -122,18 +122,21 @@ async def test_a_visitor_who_goes_away_does_not_take_the_answer_from_others(
 
 
 async def test_while_the_hub_is_away_the_last_list_stays(
-    running: hub_of_tests.Hub, asking: Hub
+    running: hub_of_tests.Hub, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_at = datetime(2026, 1, 31, 12, 3, tzinfo=UTC)
-    snapshot = Snapshot(asking, lambda: read_at)
-    await snapshot.refresh()
-    await running.kill()
-    snapshot.forget()
-    await snapshot.refresh()
-    assert titles(list(snapshot.people)) == ["alice", "bob", "bob/gpu"]
-    assert snapshot.as_of == read_at
-    assert snapshot.error
-    await running.start()
-    snapshot.forget()
-    await snapshot.refresh()
-    assert not snapshot.error
+    # the connections of a hub that ends here stay open, and nobody answers
+    monkeypatch.setattr(hub_module, "TIMEOUT", 3.0)
+    async with Hub(settings.api_url, settings.api_token) as asking:
+        read_at = datetime(2026, 1, 31, 12, 3, tzinfo=UTC)
+        snapshot = Snapshot(asking, lambda: read_at)
+        await snapshot.refresh()
+        await running.kill()
+        snapshot.forget()
+        await snapshot.refresh()
+        assert titles(list(snapshot.people)) == ["alice", "bob", "bob/gpu"]
+        assert snapshot.as_of == read_at
+        assert snapshot.error
+        await running.start()
+        snapshot.forget()
+        await snapshot.refresh()
+        assert not snapshot.error
