@@ -38,8 +38,8 @@ class Part:
 
 
 PARTS = {
-    "unit": Part("tests/test_*.py"),
-    "chart": Part("tests/chart", workers=2),
+    "unit": Part("tests/test_*.py", workers=3),
+    "chart": Part("tests/chart", workers=3),
     "hub": Part("tests/hub/test_*.py", workers=4),
     "faults": Part("tests/hub/faults", workers=3),
     "service": Part("tests/hub/service", workers=4),
