@@ -5,7 +5,6 @@ kube-apiserver use the `control_plane` context manager.
 """
 
 import http.client
-import socket
 import ssl
 import tempfile
 import time
@@ -19,6 +18,7 @@ from local.binaries import ensure_kube
 from local.certificates import Authority, Identity
 from local.errors import Refusal
 from local.kubeconfig import write_kubeconfig
+from local.listeners import find_free_port
 from local.processes import Daemons
 
 SERVICE_NETWORK = "10.96.0.0/16"
@@ -217,14 +217,10 @@ class ControlPlane:
 
 def find_free_ports() -> Ports:
     """Choose ports that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(5)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return Ports(*(one.getsockname()[1] for one in sockets))
-    finally:
-        for one in sockets:
-            one.close()
+    ports: set[int] = set()
+    while len(ports) < 5:
+        ports.add(find_free_port())
+    return Ports(*ports)
 
 
 @contextmanager

@@ -4,12 +4,12 @@ It speaks plain HTTP, so it listens on an address that nobody else reaches.
 """
 
 import secrets
-import socket
 import urllib.request
 from pathlib import Path
 
 from local.errors import Refusal
 from local.java import Distribution
+from local.listeners import find_free_port
 from local.processes import Daemons
 from local.progress import Progress
 from local.realm import Realm
@@ -81,10 +81,3 @@ class Keycloak:
             "KC_HTTP_PORT": str(self.port),
             "KC_LOG_LEVEL": "warn",
         }
-
-
-def find_free_port(address: str) -> int:
-    """Return a TCP port of the address that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind((address, 0))
-        return int(one.getsockname()[1])

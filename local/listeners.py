@@ -1,9 +1,28 @@
-"""Who listens on a TCP port of this machine."""
+"""Who listens on a TCP port of this machine, and which port nobody does."""
 
 import os
+import random
+import socket
 from pathlib import Path
 
+# Below the ports that the kernel gives to outgoing connections (32768 on), which may take one
+# between here and its use, and below the node ports of Kubernetes (30000 on).
+FREE_PORTS = range(12000, 30000)
+
 _LISTEN = "0A"
+
+
+def find_free_port(address: str = "127.0.0.1") -> int:
+    """Return a TCP port of the address that nobody listens on now, drawn by chance."""
+    while True:
+        port = random.SystemRandom().choice(FREE_PORTS)
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind((address, port))
+            except OSError:
+                continue
+            return port
 
 
 def find_listener(port: int) -> tuple[int, str] | None:

@@ -23,7 +23,7 @@ from local.commands import run
 from local.control_plane import find_free_ports
 from local.errors import Refusal
 from local.firewall import make_removal
-from local.listeners import find_listener
+from local.listeners import find_free_port, find_listener
 from local.lock import hold_lock
 from local.mounts import list_mounts, parse_mounts
 from local.network import make_cni_configuration
@@ -392,6 +392,13 @@ def test_an_unknown_part_is_refused_in_one_line():
         "local/test: no part units; there are unit, chart, hub, faults, service, images, cluster, "
         "browser, keycloak, bench, life\n"
     )
+
+
+def test_a_free_port_is_none_that_an_outgoing_connection_may_take_meanwhile():
+    first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    ports = {find_free_port() for _ in range(50)}
+    assert not ports & set(range(int(first), int(last) + 1))
+    assert not ports & set(range(30000, 32768))  # Kubernetes gives these to Services
 
 
 # what is generated

@@ -15,7 +15,8 @@ import aiohttp
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 
-from local.control_plane import ControlPlane, find_free_ports
+from local.control_plane import ControlPlane
+from local.listeners import find_free_port
 from spectrum_spawner import kube, names
 from spectrum_spawner.controller import cluster as controller_cluster
 from spectrum_spawner.controller.drift import mending_patch
@@ -53,7 +54,7 @@ class Controller:
         directory: Path,
         templates: Mapping[str, Any] | None = None,
     ) -> None:
-        port = find_free_ports().apiserver
+        port = find_free_port()
         self.hub_namespace = hub_namespace
         self.health = f"http://127.0.0.1:{port}/healthz"
         self._outbox = directory / f"audit-{hub_namespace}.sqlite"

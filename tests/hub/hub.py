@@ -21,12 +21,12 @@ from jupyterhub.app import JupyterHub
 from jupyterhub.httpclient import JupyterHubHTTPClient
 from jupyterhub.proxy import Proxy
 from jupyterhub.spawner import Spawner
-from jupyterhub.utils import random_port
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from traitlets.config import Config
 from yarl import URL
 
+from local.listeners import find_free_port
 from spectrum_spawner.notices import Notices
 from spectrum_spawner.outbox import Outbox
 from spectrum_spawner.views import Views
@@ -103,7 +103,7 @@ class Hub:
 
     def __init__(self, directory: Path, setup: Setup) -> None:
         """`directory` keeps the database; the setup's config is laid over the tests' defaults."""
-        port = random_port()
+        port = find_free_port()
         self._directory = directory
         self.config = _make_config(directory, port)
         self.config.merge(setup.config)

@@ -16,11 +16,12 @@ from typing import Any, Self
 import aiohttp
 import flask
 from jupyterhub.crypto import CryptKeeper
-from jupyterhub.utils import random_port
 from oidc_provider_mock import app as make_app
 from traitlets.config import Config
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request
+
+from local.listeners import find_free_port
 
 CLIENT_ID = "spectrum"
 CLIENT_SECRET = "a-secret-of-the-hub-alone"
@@ -49,7 +50,7 @@ class Provider:
     asked: list[Asked] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.port = random_port()
+        self.port = find_free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._app = make_app(
             issue_refresh_token=self.refresh_tokens, access_token_max_age=timedelta(hours=1)

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from http.client import HTTPMessage
 from pathlib import Path
 
+from local.listeners import find_free_port
 from tests.images.hub import TOKEN
 from tests.images.rootfs import RootFilesystem, stop
 
@@ -92,7 +92,7 @@ def running_server(
     timeout: float = 60,
 ) -> Iterator[Server]:
     """Start the image's default command, or `command`, and wait for its first HTTP 200."""
-    port = _find_free_port()
+    port = find_free_port()
     variables = make_environment(hub_port, port) | (environment or {})
     words = [*root.config["Entrypoint"], *(command or root.config["Cmd"])]
     log = home / ".server.log"
@@ -118,10 +118,3 @@ def _answers(port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-def _find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

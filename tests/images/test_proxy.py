@@ -1,7 +1,6 @@
 """The proxy's image."""
 
 import json
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from local.listeners import find_free_port
 from tests.images.rootfs import RootFilesystem, stop
 
 # The first test of a session builds what has changed.
@@ -31,10 +31,7 @@ def test_the_image_runs_the_proxy_under_tini_as_user_1000(root: RootFilesystem) 
 
 
 def test_the_proxy_serves_its_routes_to_who_has_the_token(root: RootFilesystem, home: Path) -> None:
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        public, api = first.getsockname()[1], second.getsockname()[1]
+    public, api = find_free_port(), find_free_port()
     command = [*root.config["Entrypoint"], *root.config["Cmd"], "--ip=127.0.0.1"]
     command += [f"--port={public}", "--api-ip=127.0.0.1", f"--api-port={api}"]
     token = {"CONFIGPROXY_AUTH_TOKEN": "secret"}

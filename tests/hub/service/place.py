@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyterhub.utils import random_port
 
 from local.control_plane import ControlPlane
+from local.listeners import find_free_port
 from spectrum_spawner import names
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster, connect, find_teams
@@ -141,7 +141,7 @@ async def make_place(
         use_kubeconfig(directory / "hub.kubeconfig", proxy.server, token, monkeypatch)
         await stack.enter_async_context(NodeStub(cluster, f"{namespace}-"))
         stub = await stack.enter_async_context(ServerStub())
-        port = random_port()
+        port = find_free_port()
         setup = _make_setup(namespace, port)
         setup.config.Spawner.port = stub.port
         hub = Hub(directory, setup)
