@@ -55,6 +55,7 @@ def show(new_page):
             inventory=Inventory(gpus=(GPUs(resource=GPU, product="A100", total=4, free=3),)),
             saved=saved or {},
             contact="your cluster administrators",
+            requests_url="/services/spectrum/requests",
         )
         page = new_page(**settings)
         page.on("pageerror", lambda error: errors.append(str(error)))
@@ -112,6 +113,8 @@ def test_the_keyboard_is_enough(show):
     page = show([FLIGHT, OPS], [SMALL, ONE, FOUR])
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowRight")  # team Ops
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Request more GPUs")).to_be_focused()
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowDown")  # its profile's second image
