@@ -13,7 +13,14 @@ from local.processes import Daemons
 from local.progress import Progress
 from local.release import Release
 from local.snapshot import name_changes, take_snapshot
-from local.up import DEMO_VALUES, install_demo, load_images, make_release, start_cluster
+from local.up import (
+    DEMO_VALUES,
+    install_demo,
+    load_images,
+    make_release,
+    start_cluster,
+    wait_for_answer,
+)
 
 NAMESPACE = "spectrum-test"
 NODE_PORT = 30081
@@ -42,6 +49,7 @@ def trial_release(progress: Progress, values: Sequence[Path] = ()) -> Iterator[R
         try:
             release.install([DEMO_VALUES, images, TEST_VALUES, *values], progress)
             release.wait_until_ready(progress)
+            wait_for_answer(URL, progress)
             yield release
         finally:
             release.remove(progress)

@@ -81,8 +81,7 @@ def install_demo(
     release.forget_killed_helm()
     release.install([DEMO_VALUES, images, *values], progress)
     release.wait_until_ready(progress)
-    with progress.step(f"asking {ADDRESS}") as step:
-        step.wait_for("the hub's answer", answers_health, timeout=60)
+    wait_for_answer(ADDRESS, progress)
     remove_old_images(cluster, images)
     _say_how_to_enter(release, ADDRESS, progress)
 
@@ -107,6 +106,12 @@ def make_release(cluster: Cluster, namespace: str = "spectrum") -> Release:
     program = (str(cluster.binaries.kube), "kubectl")
     kubectl = Kubectl(program, cluster.plane.kubeconfig)
     return Release(cluster.binaries.helm, kubectl, namespace)
+
+
+def wait_for_answer(address: str, progress: Progress) -> None:
+    """Wait for the hub: a way to pods that are ready takes the node a moment to learn."""
+    with progress.step(f"asking {address}") as step:
+        step.wait_for("the hub's answer", lambda: answers_health(address), timeout=60)
 
 
 def answers_health(address: str = ADDRESS) -> bool:

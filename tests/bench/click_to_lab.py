@@ -144,6 +144,8 @@ class Trial:
         }
         self._kube("patch", "deployment", "hub", "-p", json.dumps(patch))
         self._kube("rollout", "status", "deployment/hub", "--timeout=180s")
+        # the way to a pod that is ready takes the proxy a moment to learn
+        _wait_until(lambda: self._person.call("GET", f"users/{USER}").status_code == 200)
 
     def _kube(self, *words: str) -> None:
         self._kubectl("-n", self._namespace, *words)
