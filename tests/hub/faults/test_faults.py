@@ -87,10 +87,7 @@ async def test_rights_revoked_for_one_team_stop_no_server_and_heal(
 async def test_a_foreign_pod_of_the_same_name_is_refused_and_left_alone(
     hub: Hub, flight: Team, cluster: Cluster, fault_proxy: FaultProxy
 ) -> None:
-    await hub.start_server("alice")
-    made = await cluster.get(flight.find_pod("alice"))
-    await hub.stop_server("alice")
-    await hub.wait_absent("alice", within=10)
+    made = await _read_stopped_pod(hub, cluster, flight)
     before = await _create_pod_like(
         cluster, flight, made, {names.ANNOTATION_USER: "alice-with-the-same-hash"}
     )
@@ -107,10 +104,7 @@ async def test_a_foreign_pod_of_the_same_name_is_refused_and_left_alone(
 async def test_a_forgotten_pod_of_the_same_server_is_ended_gracefully(
     hub: Hub, flight: Team, cluster: Cluster, fault_proxy: FaultProxy
 ) -> None:
-    await hub.start_server("alice")
-    made = await cluster.get(flight.find_pod("alice"))
-    await hub.stop_server("alice")
-    await hub.wait_absent("alice", within=10)
+    made = await _read_stopped_pod(hub, cluster, flight)
     forgotten = await _create_pod_like(
         cluster, flight, made, {names.ANNOTATION_START_ID: "an-earlier-start"}
     )
@@ -348,6 +342,15 @@ async def test_a_namespace_that_is_purged_ends_its_servers_and_is_forgotten(
     with clock.hurry(30):
         await asyncio.sleep(90)
     assert fault_proxy.count(lambda call: call.path == ops.pods) == 0
+
+
+async def _read_stopped_pod(hub: Hub, cluster: Cluster, team: Team) -> dict[str, Any]:
+    """The pod of alice's server as it was while it ran; the server has stopped since."""
+    await hub.start_server("alice")
+    made = await cluster.get(team.find_pod("alice"))
+    await hub.stop_server("alice")
+    await hub.wait_absent("alice", within=10)
+    return made
 
 
 async def _create_pod_like(
