@@ -1,0 +1,249 @@
+"""What pods did, as Prometheus knows: one query a metric, however many servers there are.
+
+A query asks four things of each series, told apart by a label of our own: when it was last
+measured, the highest value of the last minutes, since when no step lacks a measurement, and when
+each floor was last reached. Steps are of `STEP`, which must be at least two scrapes. A step with
+an impossible value counts as one without.
+"""
+
+import asyncio
+import json
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from tornado.httpclient import AsyncHTTPClient, HTTPError, HTTPRequest
+
+from spectrum_spawner.activity import Series
+from spectrum_spawner.service.culling.metrics import Metric
+
+STEP = timedelta(minutes=1)
+TIMEOUT = 10.0  # seconds that one query may take
+PART = "spectrum_part"  # the label that tells what a number of an answer is
+AT, NOW, SINCE, BUSY = "at", "now", "since", "busy"
+
+Pod = tuple[str, str]  # namespace and name
+_log = logging.getLogger("spectrum.service")
+
+
+class PrometheusError(Exception):
+    """Prometheus does not answer, or not as it should; the text says how."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Series by pod, and what could not be read of which metric, in sentences."""
+
+    series: Mapping[Pod, tuple[Series, ...]] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+def make_query(
+    metric: Metric,
+    *,
+    prefix: str,
+    floors: Iterable[float],
+    lookback: timedelta,
+    step: timedelta = STEP,
+) -> str:
+    """The one query of a metric, over namespaces that begin with `prefix`."""
+    s = int(step.total_seconds())
+    # with a step more, so that what is idle for just as long as a rule wants is seen to be
+    steps = f"{math.ceil(lookback / step) * s + s}s:{s}s"
+    by = ", ".join(metric.labels)
+    selector = _select(metric, prefix)
+    value, before = _sound(metric, selector, s), _sound(metric, selector, s, offset=s)
+    parts = {
+        AT: f"max by ({by}) (timestamp({selector}))",
+        NOW: f"max by ({by}) ({_highest(metric, selector, 2 * s)})",
+        # the last step with a measurement after one without, or the first of all
+        SINCE: f"(max_over_time(timestamp(max by ({by}) ({value}) "
+        f"unless max by ({by}) ({before}))[{steps}]) "
+        f"or min_over_time(timestamp(max by ({by}) ({value}))[{steps}]))",
+    }
+    for floor in floors:
+        parts[f"{BUSY}:{floor!r}"] = (
+            f"max_over_time(timestamp(max by ({by}) ({value}) "
+            f">= {floor / metric.scale!r})[{steps}])"
+        )
+    return " or ".join(
+        f'label_replace({query}, "{PART}", "{part}", "", "")' for part, query in parts.items()
+    )
+
+
+def read_answer(
+    body: bytes, metric: Metric, *, floors: Iterable[float]
+) -> tuple[dict[Pod, list[Series]], int]:
+    """Series by pod from Prometheus's answer, and how many numbers could not be read.
+
+    What is not measured or no number stays in its series as such: it is then doubted, not missed.
+    Raises PrometheusError.
+    """
+    found: dict[tuple[str | None, ...], dict[str, float]] = {}
+    names, skipped = metric.labels, 0
+    for sample in _read_vector(body):
+        try:
+            labels = sample["metric"]
+            key = tuple(map(labels.get, names))
+            found.setdefault(key, {})[labels[PART]] = float(sample["value"][1])
+        except (LookupError, TypeError, ValueError, AttributeError):
+            skipped += 1
+    asked = [(floor, f"{BUSY}:{floor!r}") for floor in floors]
+    by_pod: dict[Pod, list[Series]] = {}
+    for key, parts in found.items():
+        namespace, pod = key[:2]
+        if not namespace or not pod:
+            skipped += 1
+        elif metric.slices or not (metric.slice and key[-1]):
+            series = _make_series(metric, key, parts, asked)
+            by_pod.setdefault((namespace, pod), []).append(series)
+    return by_pod, skipped
+
+
+class Prometheus:
+    """A Prometheus server's HTTP API at `url`."""
+
+    def __init__(self, url: str, *, timeout: float = TIMEOUT) -> None:
+        self._url = url.rstrip("/") + "/api/v1/query"
+        self._timeout = timeout
+        self._client = AsyncHTTPClient()
+
+    async def query(self, query: str) -> bytes:
+        """The answer of now, unread; raises PrometheusError."""
+        request = HTTPRequest(
+            self._url,
+            method="POST",
+            headers={"Content-Type": "application/x-www-form-urlencoded"},
+            body=urlencode({"query": query, "timeout": f"{self._timeout:g}s"}),
+            connect_timeout=self._timeout,
+            request_timeout=self._timeout,
+        )
+        try:
+            return (await self._client.fetch(request)).body
+        except HTTPError as error:
+            text = error.response.body if error.response and error.response.body else b""
+            raise PrometheusError(_read_refusal(text) or str(error)) from error
+        except (OSError, TimeoutError) as error:
+            raise PrometheusError(str(error) or type(error).__name__) from error
+
+
+async def measure(
+    prometheus: Prometheus,
+    metrics: Mapping[str, Metric],
+    *,
+    prefix: str,
+    floors: Mapping[str, tuple[float, ...]],
+    lookback: timedelta,
+) -> Measured:
+    """What all pods did, by those metrics whose source has floors; one that fails stops no other.
+
+    `floors` are by source; a source that no rule asks for is not measured.
+    """
+    asked = {name: metric for name, metric in metrics.items() if floors.get(metric.source)}
+
+    async def ask(metric: Metric) -> tuple[dict[Pod, list[Series]], int]:
+        mine = floors[metric.source]
+        query = make_query(metric, prefix=prefix, floors=mine, lookback=lookback)
+        body = await prometheus.query(query)
+        return read_answer(body, metric, floors=mine)
+
+    answers = await asyncio.gather(*map(ask, asked.values()), return_exceptions=True)
+    series: dict[Pod, list[Series]] = {}
+    problems: dict[str, str] = {}
+    for name, answer in zip(asked, answers, strict=True):
+        if isinstance(answer, PrometheusError):
+            problems[name] = str(answer)
+            continue
+        if isinstance(answer, BaseException):
+            raise answer
+        by_pod, skipped = answer
+        if skipped:
+            problems[name] = f"{skipped} numbers could not be read"
+        for pod, found in by_pod.items():
+            series.setdefault(pod, []).extend(found)
+    for name, problem in problems.items():
+        _log.warning("metric %s: %s", name, problem)
+    return Measured(series={pod: tuple(each) for pod, each in series.items()}, problems=problems)
+
+
+def _select(metric: Metric, prefix: str) -> str:
+    matchers = [
+        f"{metric.namespace}=~{_quote(_escape(prefix) + '.+')}",
+        *(f"{label}={_quote(value)}" for label, value in metric.only.items()),
+    ]
+    return f"{metric.name}{{{','.join(matchers)}}}"
+
+
+def _highest(metric: Metric, selector: str, seconds: int, *, offset: int = 0) -> str:
+    late = f" offset {offset}s" if offset else ""
+    if metric.counter:
+        # a rate needs two measurements, and containers are measured less often than GPUs
+        return f"rate({selector}[{3 * seconds}s]{late})"
+    return f"max_over_time({selector}[{seconds}s]{late})"
+
+
+def _sound(metric: Metric, selector: str, seconds: int, *, offset: int = 0) -> str:
+    """The highest value of a step, absent where one cannot be."""
+    highest = f"{_highest(metric, selector, seconds, offset=offset)} <= {metric.highest!r}"
+    if metric.counter:
+        return highest
+    late = f" offset {offset}s" if offset else ""
+    return f"({highest} and min_over_time({selector}[{seconds}s]{late}) >= 0)"
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text)
+
+
+def _escape(text: str) -> str:
+    """Of a Kubernetes name, in which the dot alone means something to a regular expression."""
+    return text.replace(".", "\\.")
+
+
+def _read_vector(body: bytes) -> list[Any]:
+    try:
+        answer = json.loads(body)
+        if answer["status"] == "success" and answer["data"]["resultType"] == "vector":
+            result = answer["data"]["result"]
+            if isinstance(result, list):
+                return result
+    except (ValueError, KeyError, TypeError) as error:
+        raise PrometheusError("its answer is none of Prometheus's") from error
+    raise PrometheusError(_read_refusal(body) or "its answer is no vector")
+
+
+def _read_refusal(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"])[:500]
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _make_series(
+    metric: Metric,
+    key: tuple[str | None, ...],
+    parts: Mapping[str, float],
+    asked: list[tuple[float, str]],
+) -> Series:
+    """`key` are the values of the metric's labels, in their order."""
+    value, device = parts.get(NOW), key[3:] if metric.uid else key[2:]
+    return Series(
+        source=metric.source,
+        device="/".join(filter(None, device)),
+        at=_moment(parts.get(AT)),
+        value=None if value is None else value * metric.scale,
+        covered_since=_moment(parts.get(SINCE)),
+        busy_at={floor: _moment(parts.get(part)) for floor, part in asked},
+        pod_uid=(key[2] or "") if metric.uid else "",
+    )
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
