@@ -60,9 +60,7 @@ class Life:
         ends = [0.0, *(end for _, end in self.gpu)]
         starts = [*(start for start, _ in self.gpu), DAYS * 1440.0]
         still = [span for span in zip(ends, starts, strict=True) if span[1] - span[0] >= 1]
-        inside = [
-            span for span in still if any(a < span[0] and span[1] < b for a, b in self.jobs)
-        ]
+        inside = [span for span in still if any(a < span[0] and span[1] < b for a, b in self.jobs)]
         return inside, [span for span in still if span not in inside]
 
 
@@ -202,8 +200,7 @@ def _check(
 ) -> list[tuple[Subject, Life]]:
     lives = [life for _, life in checked.values()]
     return [
-        found
-        for _, found in _look(lives, started, standings, policy, minute, month, Step.STOP)
+        found for _, found in _look(lives, started, standings, policy, minute, month, Step.STOP)
     ]
 
 

@@ -103,12 +103,14 @@ def _read_rule(
         zone=zone,
         windows=windows,
     )
-    _check_times(place, rule, team_limits)
+    _check_times(place, rule, record, team_limits)
     _check_evidence(place, rule, profiles)
     return rule
 
 
-def _check_times(place: str, rule: Rule, team_limits: tuple[int, int]) -> None:
+def _check_times(
+    place: str, rule: Rule, given: Mapping[str, Any], team_limits: tuple[int, int]
+) -> None:
     """Refuse times that contradict each other."""
     shortest = timedelta(minutes=team_limits[0])
     for what, idle in (
@@ -128,7 +130,7 @@ def _check_times(place: str, rule: Rule, team_limits: tuple[int, int]) -> None:
     ):
         if time >= rule.lifetime:
             raise PolicyError(f"{place}.lifetimeMinutes: must be above {key}")
-    if rule.hold > rule.lifetime:
+    if "holdMinutes" in given and rule.hold > rule.lifetime:
         raise PolicyError(f"{place}.holdMinutes: must not be above lifetimeMinutes")
 
 

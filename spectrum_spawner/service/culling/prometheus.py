@@ -89,7 +89,8 @@ def read_answer(
         try:
             labels = sample["metric"]
             key = tuple(map(labels.get, names))
-            found.setdefault(key, {})[labels[PART]] = float(sample["value"][1])
+            part, value = labels[PART], float(sample["value"][1])
+            found.setdefault(key, {})[part] = value
         except (LookupError, TypeError, ValueError, AttributeError):
             skipped += 1
     asked = [(floor, f"{BUSY}:{floor!r}") for floor in floors]
@@ -105,12 +106,15 @@ def read_answer(
 
 
 class Prometheus:
-    """A Prometheus server's HTTP API at `url`."""
+    """A Prometheus server's HTTP API at `url`; ended by `close`."""
 
     def __init__(self, url: str, *, timeout: float = TIMEOUT) -> None:
         self._url = url.rstrip("/") + "/api/v1/query"
         self._timeout = timeout
-        self._client = AsyncHTTPClient()
+        self._client = AsyncHTTPClient(force_instance=True)
+
+    def close(self) -> None:
+        self._client.close()
 
     async def query(self, query: str) -> bytes:
         """The answer of now, unread; raises PrometheusError."""
@@ -162,7 +166,7 @@ async def measure(
             raise answer
         by_pod, skipped = answer
         if skipped:
-            problems[name] = f"{skipped} numbers could not be read"
+            problems[name] = f"numbers that could not be read: {skipped}"
         for pod, found in by_pod.items():
             series.setdefault(pod, []).extend(found)
     for name, problem in problems.items():

@@ -1,0 +1,298 @@
+"""What a server has coming, by rule and evidence."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from spectrum_spawner.activity import (
+    CPU,
+    GPU,
+    HUB,
+    KERNELS,
+    PROCESSES,
+    Evidence,
+    Hold,
+    HubActivity,
+    Kernels,
+    Process,
+    Processes,
+    Run,
+    Series,
+)
+from spectrum_spawner.service.culling.policy import Cause, Decision, Memory, Verdict, judge
+from spectrum_spawner.service.culling.rules import Exemption, Policy, Rule, Subject, Window
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)  # a Saturday
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+STARTED = NOW - 10 * HOUR
+AT = NOW - MINUTE / 2
+NOTHING = Memory()
+RULE = Rule(name="gpu", gpu=True, evidence=(GPU, CPU, KERNELS, PROCESSES))
+SUBJECT = Subject(
+    user="alice",
+    server="",
+    team="ops",
+    profile="gpu-1",
+    namespace="spectrum-ops",
+    pod="jupyter-alice",
+    run=Run(pod_uid="u-1", started=STARTED, gpus=1),
+)
+
+
+def make_evidence(*, idle: timedelta = 3 * HOUR, gpu: float = 0.0, **parts: Any) -> Evidence:
+    """A server in which nothing was done for a time, but for what is given."""
+    since = NOW - idle
+    series = tuple(
+        Series(
+            source=source,
+            device=source,
+            at=AT,
+            value=value,
+            covered_since=STARTED,
+            busy_at={floor: since},
+        )
+        for source, value, floor in ((GPU, gpu, 1.0), (CPU, 0.0, 0.1))
+    )
+    evidence = Evidence(
+        series=series,
+        kernels=Kernels(at=AT, watched_since=STARTED, last_activity=since),
+        processes=Processes(at=AT, watched_since=STARTED, last_worked=since),
+        hub=HubActivity(at=AT, last_activity=AT),  # a tab is open
+    )
+    return replace(evidence, **parts)
+
+
+def look(
+    evidence: Evidence,
+    *,
+    rule: Rule = RULE,
+    now: datetime = NOW,
+    subject: Subject = SUBJECT,
+    memory: Memory = NOTHING,
+    **policy: Any,
+) -> Verdict:
+    return judge(subject, evidence, Policy(rules=(rule,), **policy), now=now, memory=memory)
+
+
+def decide(evidence: Evidence, **rest: Any) -> tuple[Decision, Cause]:
+    verdict = look(evidence, **rest)
+    return verdict.decision, verdict.cause
+
+
+STOP = (Decision.STOP, Cause.IDLE)
+WARN = (Decision.WARN, Cause.IDLE)
+IDLE = (Decision.KEEP, Cause.IDLE)
+BUSY = (Decision.KEEP, Cause.BUSY)
+UNKNOWN = (Decision.KEEP, Cause.UNKNOWN)
+HELD = (Decision.KEEP, Cause.HELD)
+
+
+def kernels(**change: Any) -> Kernels:
+    record = {"at": AT, "watched_since": STARTED, "last_activity": NOW - 3 * HOUR}
+    return Kernels(**(record | change))
+
+
+def processes(*found: Process) -> Processes:
+    return Processes(at=AT, watched_since=STARTED, found=found)
+
+
+@pytest.mark.parametrize(
+    ("what", "evidence", "expected"),
+    [
+        ("an idle GPU with an open tab", make_evidence(), STOP),
+        ("idle for 55 minutes", make_evidence(idle=55 * MINUTE), WARN),
+        ("idle for 49 minutes", make_evidence(idle=49 * MINUTE), IDLE),
+        ("idle for exactly an hour", make_evidence(idle=HOUR), STOP),
+        ("a GPU that works, nobody at the browser", make_evidence(gpu=70), BUSY),
+        ("a cell that prints nothing", make_evidence(kernels=kernels(busy=1)), BUSY),
+        (
+            "nohup training that waits for data",
+            make_evidence(processes=processes(Process(name="train", cpu=0.0, gpu=True))),
+            BUSY,
+        ),
+        (
+            "preprocessing on the CPU",
+            make_evidence(processes=processes(Process(name="prepare", cpu=2.0))),
+            BUSY,
+        ),
+        (
+            "a notebook that holds all GPU memory",
+            make_evidence(processes=processes(Process(name="k", cpu=0, gpu=True, kernel=True))),
+            STOP,
+        ),
+        ("no report", make_evidence(kernels=None, processes=None), UNKNOWN),
+        ("no GPU metrics", make_evidence(series=()), UNKNOWN),
+        ("a stale report", make_evidence(kernels=kernels(at=NOW - HOUR)), UNKNOWN),
+        ("busy beside unknown", make_evidence(series=(), kernels=kernels(busy=1)), BUSY),
+        ("nothing known at all", Evidence(), UNKNOWN),
+    ],
+)
+def test_gpu_servers_by_default(what: str, evidence: Evidence, expected: Any) -> None:
+    assert decide(evidence) == expected, what
+
+
+def test_a_gpu_that_works_for_seconds_every_ten_minutes_keeps_the_server() -> None:
+    """Between checkpoints, seen whole by the windowed maximum."""
+    assert decide(make_evidence(idle=9 * MINUTE)) == IDLE
+
+
+def test_when_a_training_ends_the_whole_time_begins_anew() -> None:
+    verdict = look(make_evidence(), memory=Memory(last_busy=NOW - MINUTE))
+    assert (verdict.decision, verdict.idle_since) == (Decision.KEEP, NOW - MINUTE)
+    assert verdict.ends_at == NOW + 59 * MINUTE
+
+
+def test_a_verdict_says_when_why_and_on_what_evidence() -> None:
+    verdict = look(make_evidence(idle=55 * MINUTE))
+    assert verdict.text == (
+        "This server has done nothing since 2026-01-31 11:05 UTC (gpu: 0 %, cpu: 0 cores, "
+        "kernels: 0 busy, processes: none works): rule gpu ends what is idle for 1 h."
+    )
+    assert (verdict.warn_at, verdict.ends_at) == (NOW - 5 * MINUTE, NOW + 5 * MINUTE)
+    kept = json.loads(json.dumps(verdict.as_dict()))
+    assert kept["ends_at"] == "2026-01-31T12:05:00+00:00"
+    assert [each["source"] for each in kept["evidence"]] == ["gpu", "cpu", "kernels", "processes"]
+
+
+def test_servers_without_a_gpu_are_not_asked_for_one() -> None:
+    subject = replace(SUBJECT, run=replace(SUBJECT.run, gpus=0))
+    rule = Rule(name="cpu", evidence=(GPU, HUB))
+    gone = HubActivity(at=AT, last_activity=NOW - 2 * HOUR)
+    assert decide(make_evidence(), rule=rule, subject=subject) == BUSY  # the tab
+    assert decide(Evidence(hub=gone), rule=rule, subject=subject) == STOP
+
+
+def test_nothing_counts_as_idle_before_the_grace_is_over() -> None:
+    subject = replace(SUBJECT, run=replace(SUBJECT.run, started=NOW - 70 * MINUTE))
+    assert decide(make_evidence(), subject=subject) == WARN
+    assert decide(make_evidence(), subject=subject, rule=replace(RULE, grace=HOUR)) == IDLE
+
+
+def test_no_idle_server_ends_before_its_minimum() -> None:
+    verdict = look(make_evidence(), rule=replace(RULE, minimum=12 * HOUR))
+    assert (verdict.decision, verdict.ends_at) == (Decision.KEEP, STARTED + 12 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("wish", "minutes"), [(None, 60), (30, 30), (5, 15), (480, 480), (10**6, 480)]
+)
+def test_a_team_sets_its_idle_time_within_the_limits(wish: int | None, minutes: int) -> None:
+    verdict = look(make_evidence(idle=5 * MINUTE), subject=replace(SUBJECT, idle_minutes=wish))
+    assert verdict.ends_at == NOW + (minutes - 5) * MINUTE
+
+
+def test_where_no_idle_server_ends_a_wish_changes_nothing() -> None:
+    rule = replace(RULE, idle=timedelta())
+    verdict = look(make_evidence(), rule=rule, subject=replace(SUBJECT, idle_minutes=15))
+    assert (verdict.decision, verdict.ends_at) == (Decision.KEEP, None)
+    assert verdict.text.endswith("no rule ends it for that now.")
+
+
+NIGHTS = Window(name="nights", days=frozenset(range(5)), start=20 * 60, end=6 * 60, idle=HOUR / 4)
+WEEKEND = Window(name="weekend", days=frozenset({5, 6}), start=0, end=24 * 60, idle=2 * HOUR)
+SCHEDULED = replace(RULE, zone=ZoneInfo("Europe/Berlin"), windows=(NIGHTS, WEEKEND))
+
+
+@pytest.mark.parametrize(
+    ("local", "minutes"),
+    [
+        ("2026-01-28T19:59", 60),
+        ("2026-01-28T20:00", 15),
+        ("2026-01-29T05:59", 15),
+        ("2026-01-29T06:00", 60),
+        ("2026-01-31T05:59", 15),  # Friday's night goes on into Saturday
+        ("2026-01-31T06:00", 120),
+        ("2026-02-01T23:59", 120),
+        ("2026-02-02T05:00", 60),  # Sunday has no night
+        # days on which the clocks change last as long as the clock says
+        ("2026-03-29T23:59", 120),
+        ("2026-10-25T02:30", 120),
+    ],
+)
+def test_a_schedule_goes_by_the_clock_on_the_wall(local: str, minutes: int) -> None:
+    now = datetime.fromisoformat(local).replace(tzinfo=SCHEDULED.zone)
+    policy = Policy(rules=(SCHEDULED,))
+    assert policy.idle_of(SCHEDULED, SUBJECT, now.astimezone(UTC)) == minutes * MINUTE
+
+
+def test_a_wish_makes_a_night_shorter_but_never_longer() -> None:
+    policy = Policy(rules=(SCHEDULED,))
+    night = datetime(2026, 1, 28, 22, tzinfo=UTC)
+    assert policy.idle_of(SCHEDULED, replace(SUBJECT, idle_minutes=240), night) == 15 * MINUTE
+    loose = replace(SCHEDULED, windows=(replace(NIGHTS, idle=4 * HOUR),))
+    assert policy.idle_of(loose, replace(SUBJECT, idle_minutes=30), night) == 30 * MINUTE
+
+
+def test_a_hold_keeps_a_server_as_long_as_the_rule_allows() -> None:
+    hold = Hold(by="alice", made_at=NOW - HOUR, until=NOW + 6 * HOUR, reason="training")
+    verdict = look(make_evidence(holds=(hold,)))
+    assert (verdict.decision, verdict.cause) == HELD
+    assert verdict.text == "alice holds this server until 2026-01-31 18:00 UTC."
+    assert decide(make_evidence(holds=(hold,)), rule=replace(RULE, hold=HOUR / 2)) == STOP
+    assert decide(make_evidence(holds=(replace(hold, until=NOW),))) == STOP
+
+
+def test_a_lifetime_ends_what_works_is_held_or_unknown() -> None:
+    rule = replace(RULE, lifetime=10 * HOUR + 5 * MINUTE)
+    hold = Hold(by="alice", made_at=NOW - HOUR, until=NOW + 6 * HOUR)
+    for evidence in (make_evidence(gpu=90), make_evidence(holds=(hold,)), Evidence()):
+        assert decide(evidence, rule=rule) == (Decision.WARN, Cause.LIFETIME)
+        late = replace(rule, lifetime=10 * HOUR)
+        verdict = look(evidence, rule=late)
+        assert (verdict.decision, verdict.cause) == (Decision.STOP, Cause.LIFETIME)
+        assert verdict.text == "Rule gpu ends every server 10 h after its start."
+    early = look(make_evidence(gpu=90), rule=replace(RULE, lifetime=24 * HOUR))
+    assert (early.decision, early.cause, early.ends_at) == (*BUSY, STARTED + 24 * HOUR)
+
+
+def test_what_is_unknown_for_long_is_told_and_not_ended() -> None:
+    memory = Memory(unknown_since=NOW - 2 * HOUR)
+    verdict = look(make_evidence(series=()), memory=memory)
+    assert (verdict.decision, verdict.cause) == (Decision.UNKNOWN_LONG, Cause.UNKNOWN)
+    assert verdict.text == (
+        "Nobody knows whether this server works (gpu: 0 of 1 measured, cpu: 0 of 1 measured): "
+        "it is not ended for that."
+    )
+    busy = make_evidence(series=(), kernels=kernels(busy=1))
+    assert decide(busy, memory=memory) == BUSY
+
+
+def test_an_exemption_holds_until_its_end() -> None:
+    exemption = Exemption(name="course", until=NOW + HOUR, teams=frozenset({"ops"}))
+    rule = replace(RULE, lifetime=HOUR)
+    verdict = look(make_evidence(), rule=rule, exemptions=(exemption,))
+    assert (verdict.decision, verdict.cause) == (Decision.KEEP, Cause.EXEMPT)
+    assert verdict.text == "No rule ends this server before 2026-01-31 13:00 UTC: course."
+    over = replace(exemption, until=NOW)
+    assert decide(make_evidence(), exemptions=(over,)) == STOP
+    others = replace(exemption, users=frozenset({"bob"}))
+    assert decide(make_evidence(), exemptions=(others,)) == STOP
+
+
+def test_the_first_rule_that_matches_counts() -> None:
+    mine = Rule(name="mine", teams=frozenset({"ops"}), profiles=frozenset({"gpu-1"}))
+    policy = Policy(rules=(Rule(name="cpu", gpu=False), mine, RULE))
+    assert policy.find_rule(SUBJECT) is mine
+    assert policy.find_rule(replace(SUBJECT, team="flight")) is RULE
+    assert judge(SUBJECT, Evidence(), Policy(), now=NOW).cause is Cause.NO_RULE
+
+
+@pytest.mark.parametrize("started", [datetime(2026, 1, 31, 2), NOW + HOUR])
+def test_a_server_whose_start_cannot_be_is_not_judged(started: datetime) -> None:
+    subject = replace(SUBJECT, run=replace(SUBJECT.run, started=started))
+    rule = replace(RULE, lifetime=HOUR)
+    assert decide(make_evidence(), subject=subject, rule=rule) == UNKNOWN
+
+
+def test_evidence_is_asked_for_as_far_back_as_any_rule_or_wish_reaches() -> None:
+    policy = Policy(rules=(RULE, SCHEDULED))
+    assert policy.find_lookback([None]) == 2 * HOUR
+    assert policy.find_lookback([None, 240]) == 4 * HOUR
+    assert policy.find_lookback([10**9]) == 8 * HOUR
+    assert (policy.list_floors(GPU), policy.list_floors(CPU)) == ((1.0,), (0.1,))
+    assert policy.list_floors("power") == ()
