@@ -5,7 +5,6 @@ be trusted (no time zone, a time ahead, too old, no number, of another pod) says
 own kind, and nothing about the others; it never says idle.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -70,29 +69,33 @@ class Reading:
 class Series:
     """One measured series of a pod: of a GPU, a MIG slice or a container.
 
-    `value` is the highest of the last minutes, measured at `at`; `covered_since` the moment from
-    which on no measurement is missing, `busy_at` by floor when the value was last not below it
-    (absent: not since `covered_since`). `pod_uid` is "" where nobody tells.
+    `value` is the highest of the last minutes, measured at `at`. `idle_since` says by floor since
+    when it was measured without a break and always below (None: it was not). `pod_uid` is "" where
+    nobody tells.
     """
 
     source: str
     device: str
     at: datetime | None
     value: float | None
-    covered_since: datetime | None
-    busy_at: Mapping[float, datetime | None] = field(default_factory=dict)
+    idle_since: Mapping[float, datetime | None] = field(default_factory=dict)
     pod_uid: str = ""
 
     def read(self, run: Run, *, floor: float, now: datetime) -> Reading:
-        doubt = find_doubt(self.at, now) or self._find_fault(floor)
-        if doubt or self.at is None or self.value is None:
+        value, since = self.value, self.idle_since.get(floor)
+        doubt = find_doubt(self.at, now)
+        if not doubt and (value is None or not 0 <= value <= HIGHEST[self.source]):
+            doubt = "the value measured cannot be"
+        elif not doubt and value is not None and value < floor and not is_moment(since):
+            doubt = "its history is not known"
+        if doubt or self.at is None or value is None:
             return Reading(source=self.source, answer=Answer.UNKNOWN, at=self.at, text=doubt)
-        text = f"{self.value:.3g} {UNITS[self.source]}"
-        if self.value >= floor:
+        text = f"{value:.3g} {UNITS[self.source]}"
+        if value >= floor:
             return Reading(
                 source=self.source, answer=Answer.BUSY, since=self.at, at=self.at, text=text
             )
-        since = _latest(run.started, self.covered_since, self.busy_at.get(floor))
+        since = _latest(run.started, since)
         return Reading(source=self.source, answer=Answer.IDLE, since=since, at=self.at, text=text)
 
     def is_of(self, run: Run) -> bool:
@@ -100,15 +103,6 @@ class Series:
         if self.pod_uid and self.pod_uid != run.pod_uid:
             return False
         return self.at is None or not is_moment(self.at) or self.at >= run.started
-
-    def _find_fault(self, floor: float) -> str:
-        value = self.value
-        if value is None or not math.isfinite(value) or not 0 <= value <= HIGHEST[self.source]:
-            return "the value measured cannot be"
-        if not is_moment(self.covered_since) or floor not in self.busy_at:
-            return "its history is not known"
-        busy_at = self.busy_at[floor]
-        return "its history has no time zone" if busy_at and not is_moment(busy_at) else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -263,13 +257,15 @@ def _read_series(
     source: str, series: list[Series], run: Run, floor: float, now: datetime
 ) -> Reading:
     """Several GPUs work if one does, and are idle if each is known to be."""
+    needed = run.gpus or 1 if source in (GPU, POWER) else 1
+    if len(series) == needed == 1:
+        return series[0].read(run, floor=floor, now=now)
     found = [each.read(run, floor=floor, now=now) for each in series]
     answers = [reading.answer for reading in found]
     for answer in (Answer.BUSY, Answer.UNKNOWN):
         if answer in answers:
             return found[answers.index(answer)]
     devices = len({each.device for each in series})
-    needed = run.gpus or 1 if source in (GPU, POWER) else 1
     if devices < needed:
         text = f"{devices} of {needed} measured"
         return Reading(source=source, answer=Answer.UNKNOWN, text=text)

@@ -256,12 +256,11 @@ def _begin(spans: list[Span], minute: float) -> float:
 def _make_series(life: Life, began: float, minute: float) -> Iterator[Series]:
     if covers(life.no_gpu, minute):
         return
-    covered = max(began, *(last_end(spans, minute) or 0 for spans in (life.no_gpu, life.nonsense)))
+    sound = max(began, *(last_end(spans, minute) or 0 for spans in (life.no_gpu, life.nonsense)))
     for source, spans, device, high, floor in (
         (GPU, life.gpu, "GPU-1", 93.0, 1.0),
         (CPU, life.cpu, "", 0.9, 0.1),
     ):
-        worked = last_end(spans, minute)
         value = high if covers(spans, minute) else 0.0
         if covers(life.nonsense, minute):
             value = (math.nan, 101.0 * high, -1.0)[int(minute) % 3]
@@ -270,6 +269,5 @@ def _make_series(life: Life, began: float, minute: float) -> Iterator[Series]:
             device=device,
             at=moment(minute),
             value=value,
-            covered_since=moment(covered),
-            busy_at={floor: None if worked is None else moment(worked)},
+            idle_since={floor: moment(max(sound, last_end(spans, minute) or 0))},
         )

@@ -42,8 +42,7 @@ IDLE_GPU = Series(
     device="GPU-1",
     at=AT,
     value=0.0,
-    covered_since=NOW - 2 * HOUR,
-    busy_at={1.0: None},
+    idle_since={1.0: NOW - 2 * HOUR},
 )
 KERNEL = Kernels(at=AT, watched_since=STARTED, last_activity=NOW - HOUR)
 
@@ -52,16 +51,10 @@ def read_gpu(*series: Series, run: Run = RUN, floor: float = 1.0) -> Reading:
     return Evidence(series=series).read(GPU, run, now=NOW, floor=floor)
 
 
-def test_a_gpu_is_idle_since_it_last_worked() -> None:
-    worked = replace(IDLE_GPU, busy_at={1.0: NOW - 20 * MINUTE})
-    assert read_gpu(worked) == Reading(
-        source=GPU, answer=Answer.IDLE, since=NOW - 20 * MINUTE, at=AT, text="0 %"
+def test_a_gpu_is_idle_since_it_was_last_at_the_floor() -> None:
+    assert read_gpu(IDLE_GPU) == Reading(
+        source=GPU, answer=Answer.IDLE, since=NOW - 2 * HOUR, at=AT, text="0 %"
     )
-
-
-def test_a_gpu_that_never_worked_is_idle_since_it_is_measured_without_a_break() -> None:
-    assert read_gpu(IDLE_GPU).since == NOW - 2 * HOUR
-    assert read_gpu(replace(IDLE_GPU, covered_since=STARTED - HOUR)).since == STARTED
 
 
 def test_a_gpu_at_the_floor_is_busy() -> None:
@@ -83,10 +76,9 @@ def test_a_gpu_at_the_floor_is_busy() -> None:
         ({"at": NAIVE}, "measured at a time without a zone"),
         ({"at": NOW + HOUR}, "measured at a time that is still to come"),
         ({"at": NOW - 7 * MINUTE}, "not measured for 7 minutes"),
-        ({"covered_since": None}, "its history is not known"),
-        ({"covered_since": NAIVE}, "its history is not known"),
-        ({"busy_at": {}}, "its history is not known"),
-        ({"busy_at": {1.0: NAIVE}}, "its history has no time zone"),
+        ({"idle_since": {}}, "its history is not known"),
+        ({"idle_since": {1.0: None}}, "its history is not known"),
+        ({"idle_since": {1.0: NAIVE}}, "its history is not known"),
     ],
 )
 def test_a_measurement_that_cannot_be_trusted_is_unknown(change: Any, text: str) -> None:
@@ -105,7 +97,7 @@ def test_any_gpu_of_several_that_works_keeps_the_server() -> None:
     two = replace(RUN, gpus=2)
     other = replace(IDLE_GPU, device="GPU-2")
     assert read_gpu(IDLE_GPU, replace(other, value=50.0), run=two).answer is Answer.BUSY
-    worked = replace(other, busy_at={1.0: NOW - 10 * MINUTE})
+    worked = replace(other, idle_since={1.0: NOW - 10 * MINUTE})
     assert read_gpu(IDLE_GPU, worked, run=two).since == NOW - 10 * MINUTE
 
 
@@ -124,13 +116,12 @@ def test_the_series_of_a_former_pod_with_that_name_does_not_count() -> None:
     assert read_gpu(replace(IDLE_GPU, value=90.0, pod_uid="pod-1")).text == "0 of 1 measured"
     assert read_gpu(replace(IDLE_GPU, pod_uid="pod-2")).answer is Answer.IDLE
     # a series that goes on from one pod to the next tells of the second from its start on
-    goes_on = replace(IDLE_GPU, busy_at={1.0: NOW - HOUR})
-    assert read_gpu(goes_on, run=young).since == NOW - MINUTE
+    assert read_gpu(IDLE_GPU, run=young).since == NOW - MINUTE
 
 
 def test_other_measurements_have_their_own_units() -> None:
-    cpu = replace(IDLE_GPU, source=CPU, device="", value=1.5, busy_at={0.1: None})
-    power = replace(IDLE_GPU, source=POWER, value=60.0, busy_at={80.0: None})
+    cpu = replace(IDLE_GPU, source=CPU, device="", value=1.5, idle_since={})
+    power = replace(IDLE_GPU, source=POWER, value=60.0, idle_since={80.0: NOW - HOUR})
     evidence = Evidence(series=(IDLE_GPU, cpu, power))
     assert evidence.read(CPU, RUN, now=NOW, floor=0.1).text == "1.5 cores"
     assert evidence.read(CPU, RUN, now=NOW, floor=0.1).answer is Answer.BUSY

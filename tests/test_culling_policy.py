@@ -1,19 +1,24 @@
 """What a server has coming, by rule and evidence."""
 
 import json
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spectrum_spawner.activity import (
     CPU,
+    FRESH,
     GPU,
     HUB,
     KERNELS,
     PROCESSES,
+    Answer,
     Evidence,
     Hold,
     HubActivity,
@@ -53,8 +58,7 @@ def make_evidence(*, idle: timedelta = 3 * HOUR, gpu: float = 0.0, **parts: Any)
             device=source,
             at=AT,
             value=value,
-            covered_since=STARTED,
-            busy_at={floor: since},
+            idle_since={floor: since},
         )
         for source, value, floor in ((GPU, gpu, 1.0), (CPU, 0.0, 0.1))
     )
@@ -296,3 +300,71 @@ def test_evidence_is_asked_for_as_far_back_as_any_rule_or_wish_reaches() -> None
     assert policy.find_lookback([10**9]) == 8 * HOUR
     assert (policy.list_floors(GPU), policy.list_floors(CPU)) == ((1.0,), (0.1,))
     assert policy.list_floors("power") == ()
+
+
+MOMENTS = st.sampled_from(
+    [
+        NOW,
+        AT,
+        NOW - 2 * MINUTE,
+        NOW - 4 * MINUTE,
+        NOW - 2 * HOUR,
+        NOW - 20 * HOUR,
+        NOW + 2 * MINUTE,
+        NOW.replace(tzinfo=None),
+    ]
+)
+VALUES = st.sampled_from([0.0, 0.05, 0.99, 1.0, 55.0, 100.0, 101.0, -1.0, math.nan, math.inf])
+UIDS = st.sampled_from(["", "u-1", "u-0"])
+SERIES = st.builds(
+    Series,
+    source=st.sampled_from([GPU, CPU]),
+    device=st.sampled_from(["a", "b"]),
+    at=st.none() | MOMENTS,
+    value=st.none() | VALUES,
+    idle_since=st.dictionaries(st.sampled_from([1.0, 0.1]), st.none() | MOMENTS),
+    pod_uid=UIDS,
+)
+TOLD = {"at": MOMENTS, "watched_since": MOMENTS, "doubtful": st.integers(0, 1), "pod_uid": UIDS}
+PROCESS = st.builds(
+    Process,
+    name=st.just("p"),
+    cpu=st.sampled_from([0.0, 0.04, 1.0]),
+    gpu=st.booleans(),
+    kernel=st.booleans(),
+)
+GOOD = make_evidence()
+EVIDENCE = st.builds(
+    Evidence,
+    series=st.just(GOOD.series)
+    | st.lists(SERIES, max_size=3).map(tuple)
+    | SERIES.map(lambda series: (*GOOD.series, series)),
+    kernels=st.just(GOOD.kernels)
+    | st.builds(Kernels, **TOLD, busy=st.integers(0, 1), last_activity=st.none() | MOMENTS),
+    processes=st.just(GOOD.processes)
+    | st.builds(
+        Processes,
+        **TOLD,
+        found=st.lists(PROCESS, max_size=2).map(tuple),
+        last_worked=st.none() | MOMENTS,
+    ),
+    holds=st.just(())
+    | st.lists(st.builds(Hold, by=st.just("alice"), made_at=MOMENTS, until=MOMENTS)).map(tuple),
+)
+
+
+@given(evidence=EVIDENCE)
+@settings(max_examples=500)
+def test_whatever_evidence_comes_only_what_is_known_to_be_idle_ends(evidence: Evidence) -> None:
+    verdict = look(evidence)
+    json.dumps(verdict.as_dict())
+    if verdict.decision in (Decision.WARN, Decision.STOP):
+        assert {reading.answer for reading in verdict.evidence} == {Answer.IDLE}
+        held = NOW - 4 * MINUTE, NOW + 2 * MINUTE
+        assert not any((hold.made_at, hold.until) == held for hold in evidence.holds)
+    if verdict.decision is Decision.STOP:
+        for reading in verdict.evidence:
+            assert reading.at is not None
+            assert reading.since is not None
+            assert NOW - reading.at <= FRESH
+            assert NOW - reading.since >= RULE.idle

@@ -40,13 +40,12 @@ def sample(part: str, value: object, **labels: Any) -> dict[str, Any]:
 
 
 def samples(now: object = 0.0, **labels: Any) -> list[dict[str, Any]]:
-    """All parts of one series that was idle for an hour and worked 10 minutes ago."""
+    """All parts of one series that last worked 10 minutes ago."""
     moment = AT.timestamp()
     return [
         sample("at", moment - 5, **labels),
         sample("now", now, **labels),
-        sample("since", moment - 3600, **labels),
-        sample("busy:1.0", moment - 600, **labels),
+        sample("below:1.0", moment - 600, **labels),
     ]
 
 
@@ -64,8 +63,7 @@ IDLE = Series(
     device="GPU-1",
     at=AT - timedelta(seconds=5),
     value=0.0,
-    covered_since=AT - HOUR,
-    busy_at={1.0: AT - timedelta(minutes=10)},
+    idle_since={1.0: AT - timedelta(minutes=10)},
 )
 POD = ("spectrum-ops", "jupyter-alice")
 
@@ -78,9 +76,9 @@ def test_a_share_is_read_as_percent() -> None:
     assert read(*samples(now=0.42))[0][POD][0].value == 42.0
 
 
-def test_a_gpu_that_never_worked_says_so() -> None:
-    found, _ = read(*samples()[:3])
-    assert found[POD][0].busy_at == {1.0: None}
+def test_a_gpu_that_was_never_below_its_floor_says_so() -> None:
+    found, _ = read(*samples(now=0.9)[:2])
+    assert found[POD][0].idle_since == {1.0: None}
 
 
 def test_slices_and_several_gpus_are_devices_of_their_own() -> None:
@@ -112,8 +110,8 @@ def test_a_value_that_cannot_be_stays_in_its_series_to_be_doubted(value: str) ->
 
 @pytest.mark.parametrize("value", ["NaN", "1e300", "-1e300"])
 def test_a_time_that_cannot_be_is_none(value: str) -> None:
-    (series,) = read(sample("at", value), sample("now", 0), sample("since", value))[0][POD]
-    assert (series.at, series.covered_since) == (None, None)
+    (series,) = read(sample("at", value), sample("now", 0), sample("below:1.0", value))[0][POD]
+    assert (series.at, series.idle_since) == (None, {1.0: None})
 
 
 @pytest.mark.parametrize(
@@ -165,15 +163,13 @@ def test_a_metric_is_asked_for_by_one_query() -> None:
     )
     by = "max by (namespace, pod)"
     rate, before = f"rate({series}[180s])", f"rate({series}[180s] offset 60s)"
-    sound = f"{by} ({rate} <= 10000.0)"
+    below, earlier = (f"{by} ({each} <= 10000.0) < 0.1" for each in (rate, before))
     assert query.split(" or label_replace") == [
-        f'label_replace({by} (timestamp({series})), "spectrum_part", "at", "", "")',
-        f'({by} (rate({series}[360s])), "spectrum_part", "now", "", "")',
-        f"((max_over_time(timestamp({sound} unless {by} ({before} <= 10000.0))[3660s:60s]) "
-        f"or min_over_time(timestamp({sound})[3660s:60s])), "
-        '"spectrum_part", "since", "", "")',
-        f"(max_over_time(timestamp({sound} >= 0.1)[3660s:60s]), "
-        '"spectrum_part", "busy:0.1", "", "")',
+        f'label_replace(({by} (timestamp({series}))), "spectrum_part", "at", "", "")',
+        f'(({by} (rate({series}[360s]))), "spectrum_part", "now", "", "")',
+        f"((max_over_time(timestamp({below} unless {earlier})[3660s:60s]) "
+        f"or min_over_time(timestamp({below})[3660s:60s])), "
+        '"spectrum_part", "below:0.1", "", "")',
     ]
 
 
@@ -185,7 +181,7 @@ def test_names_of_metrics_and_labels_are_the_administrators() -> None:
     assert 'my_util{ns=~"hub-.+"}' in query
     assert "DCGM" not in query
     assert "max by (ns, pod, UUID, GPU_I_ID)" in query
-    assert ("busy:1.0" in query, "busy:5.0" in query) == (True, True)
+    assert ("below:1.0" in query, "below:5.0" in query) == (True, True)
 
 
 def test_a_metric_may_be_taken_out_or_added() -> None:

@@ -125,6 +125,9 @@ def test_a_server_that_somebody_just_used_is_left_alone() -> None:
     checking, _ = take(WARNED, due)
     last = idle(Decision.STOP, END + SECOND)
     assert take(checking, last, used_at=END)[1] == []
+    # a time that cannot be is no use
+    for nonsense in (END + HOUR, datetime(2026, 1, 31, 12, 10)):
+        assert take(checking, last, used_at=nonsense)[1] == [Step.STOP]
 
 
 def test_who_works_again_hears_that_the_end_is_off_and_has_all_extensions_again() -> None:

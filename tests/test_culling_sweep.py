@@ -43,9 +43,7 @@ def make_subject(user: str, uid: str = "u-1", started: datetime = STARTED) -> Su
 
 
 def make_evidence(now: datetime, *, used: datetime = NOON - 3 * HOUR, gpu: float = 0) -> Evidence:
-    series = Series(
-        source=GPU, device="GPU-1", at=now, value=gpu, covered_since=STARTED, busy_at={1.0: None}
-    )
+    series = Series(source=GPU, device="GPU-1", at=now, value=gpu, idle_since={1.0: STARTED})
     return Evidence(
         series=(series,),
         kernels=Kernels(at=now, watched_since=STARTED, last_activity=used),

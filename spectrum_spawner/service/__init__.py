@@ -8,6 +8,7 @@ by the hub's REST API and changes nothing in the cluster but `Team` objects.
 what is `rights` alone, who left a team `leaving`, what is shown of it all `presentation`: these
 are pure. `hub` and `snapshot` read servers, `ledger` keeps records and requests in `tables`.
 What people do is `stops`, `preferences` and `requests` with `approvals`, what they see `board`:
-each for pages and API alike. `departures` is what the service does by itself. HTTP comes in by
-`pages` and `audit_pages` in their `frame`, `api` and `ingest`; `app` puts everything together.
+each for pages and API alike. `departures` is what the service does by itself; `culling` knows when
+nobody uses a server. HTTP comes in by `pages` and `audit_pages` in their `frame`, `api` and
+`ingest`; `app` puts everything together.
 """

@@ -24,7 +24,6 @@ from spectrum_spawner.activity import (
     Process,
     Processes,
     Run,
-    Series,
 )
 from spectrum_spawner.service.culling.metrics import Metric, read_metrics
 from spectrum_spawner.service.culling.prometheus import PART, read_answer
@@ -52,10 +51,8 @@ def make_answer(metric: Metric, count: int, floor: float) -> bytes:
         parts = {
             "at": NOW.timestamp() - 5,
             "now": (0.93 if number % 10 == 0 else 0.0) * metric.highest,
-            "since": NOW.timestamp() - 3600,
+            f"below:{floor!r}": NOW.timestamp() - 60 * (number % 90),
         }
-        if number % 2:
-            parts[f"busy:{floor!r}"] = NOW.timestamp() - 1800
         for part, value in parts.items():
             sample = [NOW.timestamp(), repr(value)]
             result.append({"metric": {**labels, PART: part}, "value": sample})
@@ -76,10 +73,10 @@ def make_subject(number: int) -> Subject:
     )
 
 
-def make_evidence(series: tuple[Series, ...]) -> Evidence:
+def make_evidence() -> Evidence:
+    """What a server told of itself before."""
     at, since = NOW - MINUTE / 2, NOW - timedelta(hours=9)
     return Evidence(
-        series=series,
         kernels=Kernels(at=at, watched_since=since, last_activity=NOW - 50 * MINUTE),
         processes=Processes(
             at=at, watched_since=since, found=(Process(name="python", cpu=0.0, kernel=True),)
@@ -111,6 +108,7 @@ def measure_sweep(count: int) -> tuple[float, float]:
     asked = [(metrics["engine"], 1.0), (metrics["cpu"], 0.1)]
     bodies = [(metric, floor, make_answer(metric, count, floor)) for metric, floor in asked]
     subjects = [make_subject(number) for number in range(count)]
+    told = {subject.key: make_evidence() for subject in subjects}
     evidence: dict[tuple[str, str], Evidence] = {}
     standings: dict[tuple[str, str], Standing] = {}
 
@@ -119,7 +117,13 @@ def measure_sweep(count: int) -> tuple[float, float]:
         for subject in subjects:
             pod = subject.namespace, subject.pod
             series = tuple(each for by_pod in found for each in by_pod.get(pod, ()))
-            evidence[subject.key] = make_evidence(series)
+            before = told[subject.key]
+            evidence[subject.key] = Evidence(
+                series=series,
+                kernels=before.kernels,
+                processes=before.processes,
+                hub=before.hub,
+            )
 
     def look() -> None:
         standings.update(sweep(subjects, evidence, standings, POLICY, now=NOW).standings)

@@ -79,6 +79,8 @@ class Verdict:
     @property
     def is_busy(self) -> bool:
         """Whether the server was seen to work, whatever decided."""
+        if self.cause is Cause.BUSY:
+            return True
         return any(each.answer is Answer.BUSY and each.source != HOLD for each in self.evidence)
 
     @property
@@ -138,14 +140,11 @@ def judge(
 
 def find_hold(evidence: Evidence, rule: Rule, now: datetime) -> Hold | None:
     """The hold that keeps a server now; none keeps it for longer than the rule allows."""
-    return next(
-        (
-            hold
-            for hold in evidence.holds
-            if hold.is_active(now) and is_moment(hold.made_at) and now < hold.made_at + rule.hold
-        ),
-        None,
-    )
+    for hold in evidence.holds:
+        is_over = is_moment(hold.made_at) and now >= hold.made_at + rule.hold
+        if hold.is_active(now) and not is_over:
+            return hold
+    return None
 
 
 def _judge_work(

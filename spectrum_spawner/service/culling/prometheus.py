@@ -1,9 +1,9 @@
 """What pods did, as Prometheus knows: one query a metric, however many servers there are.
 
-A query asks four things of each series, told apart by a label of our own: when it was last
-measured, the highest value of the last minutes, since when no step lacks a measurement, and when
-each floor was last reached. Steps are of `STEP`, which must be at least two scrapes. A step with
-an impossible value counts as one without.
+A query asks of each series, told apart by a label of our own: when it was last measured, the
+highest value of the last minutes, and for each floor since when it has been below. It looks at
+steps of time, each at least two scrapes long. A step without a measurement, or with one that
+cannot be, is none below a floor.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from tornado.httpclient import AsyncHTTPClient, HTTPError, HTTPRequest
 from spectrum_spawner.activity import Series
 from spectrum_spawner.service.culling.metrics import Metric
 
-STEP = timedelta(minutes=1)
+STEP = timedelta(minutes=1)  # for scrapes every 30 seconds or more often
 TIMEOUT = 10.0  # seconds that one query may take
 PART = "spectrum_part"  # the label that tells what a number of an answer is
-AT, NOW, SINCE, BUSY = "at", "now", "since", "busy"
+AT, NOW, BELOW = "at", "now", "below"
 
 Pod = tuple[str, str]  # namespace and name
 _log = logging.getLogger("spectrum.service")
@@ -56,22 +56,23 @@ def make_query(
     steps = f"{math.ceil(lookback / step) * s + s}s:{s}s"
     by = ", ".join(metric.labels)
     selector = _select(metric, prefix)
-    value, before = _sound(metric, selector, s), _sound(metric, selector, s, offset=s)
     parts = {
         AT: f"max by ({by}) (timestamp({selector}))",
         NOW: f"max by ({by}) ({_highest(metric, selector, 2 * s)})",
-        # the last step with a measurement after one without, or the first of all
-        SINCE: f"(max_over_time(timestamp(max by ({by}) ({value}) "
-        f"unless max by ({by}) ({before}))[{steps}]) "
-        f"or min_over_time(timestamp(max by ({by}) ({value}))[{steps}]))",
     }
     for floor in floors:
-        parts[f"{BUSY}:{floor!r}"] = (
-            f"max_over_time(timestamp(max by ({by}) ({value}) "
-            f">= {floor / metric.scale!r})[{steps}])"
+        below, before = (
+            f"max by ({by}) ({_sound(metric, selector, s, offset=offset)}) < "
+            f"{floor / metric.scale!r}"
+            for offset in (0, s)
+        )
+        # the last step below after one that is not, or the first of all
+        parts[f"{BELOW}:{floor!r}"] = (
+            f"max_over_time(timestamp({below} unless {before})[{steps}]) "
+            f"or min_over_time(timestamp({below})[{steps}])"
         )
     return " or ".join(
-        f'label_replace({query}, "{PART}", "{part}", "", "")' for part, query in parts.items()
+        f'label_replace(({query}), "{PART}", "{part}", "", "")' for part, query in parts.items()
     )
 
 
@@ -93,7 +94,7 @@ def read_answer(
             found.setdefault(key, {})[part] = value
         except (LookupError, TypeError, ValueError, AttributeError):
             skipped += 1
-    asked = [(floor, f"{BUSY}:{floor!r}") for floor in floors]
+    asked = [(floor, f"{BELOW}:{floor!r}") for floor in floors]
     by_pod: dict[Pod, list[Series]] = {}
     for key, parts in found.items():
         namespace, pod = key[:2]
@@ -142,6 +143,7 @@ async def measure(
     prefix: str,
     floors: Mapping[str, tuple[float, ...]],
     lookback: timedelta,
+    step: timedelta = STEP,
 ) -> Measured:
     """What all pods did, by those metrics whose source has floors; one that fails stops no other.
 
@@ -151,9 +153,10 @@ async def measure(
 
     async def ask(metric: Metric) -> tuple[dict[Pod, list[Series]], int]:
         mine = floors[metric.source]
-        query = make_query(metric, prefix=prefix, floors=mine, lookback=lookback)
+        query = make_query(metric, prefix=prefix, floors=mine, lookback=lookback, step=step)
         body = await prometheus.query(query)
-        return read_answer(body, metric, floors=mine)
+        # of ten thousand servers it takes a while
+        return await asyncio.to_thread(read_answer, body, metric, floors=mine)
 
     answers = await asyncio.gather(*map(ask, asked.values()), return_exceptions=True)
     series: dict[Pod, list[Series]] = {}
@@ -240,8 +243,7 @@ def _make_series(
         device="/".join(filter(None, device)),
         at=_moment(parts.get(AT)),
         value=None if value is None else value * metric.scale,
-        covered_since=_moment(parts.get(SINCE)),
-        busy_at={floor: _moment(parts.get(part)) for floor, part in asked},
+        idle_since={floor: _moment(parts.get(part)) for floor, part in asked},
         pod_uid=(key[2] or "") if metric.uid else "",
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from spectrum_spawner.activity import Hold, is_moment
+from spectrum_spawner.activity import SKEW, Hold, is_moment
 from spectrum_spawner.service.culling.policy import Cause, Decision, Memory, Verdict
 from spectrum_spawner.service.culling.rules import Rule, Subject
 from spectrum_spawner.service.moments import show
@@ -72,13 +72,13 @@ def step(
         return _report(standing, verdict)
     if verdict.decision is Decision.KEEP:
         if verdict.cause is Cause.UNKNOWN:
-            return replace(standing, checked_at=None), ()
+            return _look_no_more(standing), ()
         return _withdraw(standing, verdict)
     standing, actions = _warn(standing, verdict, now)
     if verdict.decision is Decision.WARN or not standing.ends_at or now < standing.ends_at:
-        return replace(standing, checked_at=None), actions
+        return _look_no_more(standing), actions
     if verdict.cause is Cause.IDLE and _is_used(verdict.used_at, used_at, now):
-        return replace(standing, checked_at=None), actions
+        return _look_no_more(standing), actions
     if _is_checked(standing, verdict, now):
         return replace(standing, checked_at=None), (_make(Step.STOP, verdict, standing),)
     return replace(standing, checked_at=now), (*actions, _make(Step.CHECK, verdict, standing))
@@ -136,6 +136,8 @@ def make_hold(
 def _remember(standing: Standing, verdict: Verdict) -> Standing:
     if verdict.is_busy:
         # whoever works again has all extensions again
+        if standing.warned_at is None:
+            return Standing(pod_uid=standing.pod_uid, memory=Memory(last_busy=verdict.at))
         return replace(standing, memory=Memory(last_busy=verdict.at), extensions=0, reported=False)
     memory = standing.memory
     if verdict.is_unknown:
@@ -146,9 +148,13 @@ def _remember(standing: Standing, verdict: Verdict) -> Standing:
     return replace(standing, memory=replace(memory, unknown_since=None), reported=False)
 
 
+def _look_no_more(standing: Standing) -> Standing:
+    return standing if standing.checked_at is None else replace(standing, checked_at=None)
+
+
 def _report(standing: Standing, verdict: Verdict) -> tuple[Standing, tuple[Action, ...]]:
     if standing.reported:
-        return replace(standing, checked_at=None), ()
+        return _look_no_more(standing), ()
     return (
         replace(standing, checked_at=None, reported=True),
         (_make(Step.REPORT, verdict, standing),),
@@ -168,9 +174,7 @@ def _warn(
     """Tell of an end once, and again if it moved or has another cause."""
     warn = verdict.rule.warn if verdict.rule else timedelta()
     warned_at = standing.warned_at or now
-    ends_at = max(verdict.ends_at or now, warned_at + warn, standing.ends_at or now)
-    if standing.ends_at:  # it moves for a reason only, not with the clock
-        ends_at = max(verdict.ends_at or standing.ends_at, standing.ends_at)
+    ends_at = max(verdict.ends_at or now, standing.ends_at or now + warn)
     if (ends_at, verdict.cause) == (standing.ends_at, standing.cause):
         return standing, ()
     warned = replace(standing, warned_at=warned_at, ends_at=ends_at, cause=verdict.cause)
@@ -178,7 +182,8 @@ def _warn(
 
 
 def _is_used(told: datetime | None, seen: datetime | None, now: datetime) -> bool:
-    return any(now - moment < GUARD for moment in (told, seen) if moment)
+    known = (moment for moment in (told, seen) if moment and is_moment(moment))
+    return any(-SKEW <= now - moment < GUARD for moment in known)
 
 
 def _is_checked(standing: Standing, verdict: Verdict, now: datetime) -> bool:
