@@ -252,6 +252,7 @@ async def test_a_metric_that_fails_stops_no_other() -> None:
         "power": "too many samples",
         "utilisation": "numbers that could not be read: 1",
     }
+    assert measured.silent == {CPU, POWER}
     assert len(queries) == 4
 
 

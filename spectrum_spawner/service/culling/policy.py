@@ -79,15 +79,15 @@ class Verdict:
     @property
     def is_busy(self) -> bool:
         """Whether the server was seen to work, whatever decided."""
-        if self.cause is Cause.BUSY:
-            return True
+        if self.cause in (Cause.BUSY, Cause.IDLE):
+            return self.cause is Cause.BUSY
         return any(each.answer is Answer.BUSY and each.source != HOLD for each in self.evidence)
 
     @property
     def is_unknown(self) -> bool:
         """Whether nobody knows if it works."""
-        if self.cause is Cause.UNKNOWN:
-            return True
+        if self.cause in (Cause.UNKNOWN, Cause.BUSY, Cause.IDLE):
+            return self.cause is Cause.UNKNOWN
         return not self.is_busy and any(each.answer is Answer.UNKNOWN for each in self.evidence)
 
     @property
