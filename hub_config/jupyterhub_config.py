@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import spectrum_spawner
+from spectrum_spawner import storage_page
 from spectrum_spawner.profile_values import ProfileError, read_profiles
 from spectrum_spawner.providers import PROVIDERS
 from spectrum_spawner.team_templates import TemplateError, read_templates
@@ -30,9 +31,9 @@ TRAITS = {
     "profiles": "SpectrumSpawner.profiles",
     "singleuser.startTimeout": "SpectrumSpawner.start_timeout",
     "singleuser.httpTimeout": "SpectrumSpawner.http_timeout",
-    "singleuser.homeSize": "SpectrumSpawner.home_size",
-    "singleuser.homeStorageClass": "SpectrumSpawner.home_storage_class",
     "singleuser.defaultUrl": "SpectrumSpawner.default_url",
+    "storage.home.size": "SpectrumSpawner.home_size",
+    "storage.home.storageClass": "SpectrumSpawner.home_storage_class",
     "teamTemplates": "Identity.team_templates",
 }
 PASSWORD_TRAITS = {
@@ -209,7 +210,11 @@ def make_fixed(namespace: str) -> dict[str, Any]:
         "ConfigurableHTTPProxy.api_url": "http://proxy-api:8001",
         # One team's broken image must not restart the hub for everybody.
         "SpectrumSpawner.consecutive_failure_limit": 0,
+        # Servers reach the service as people do: its own port is closed to them.
+        "SpectrumSpawner.proxy_url": f"http://proxy-public.{namespace}",
         "SpectrumSpawner.notices_url": f"http://service.{namespace}:8082/internal/notices",
+        "SpectrumSpawner.volumes_url": f"http://service.{namespace}:8082/internal/volumes",
+        "JupyterHub.extra_handlers": storage_page.ROUTES,
         **{f"SpectrumSpawner.{trait}": value for trait, value in audit.items()},
         **{f"Identity.{trait}": value for trait, value in audit.items()},
     }

@@ -52,6 +52,11 @@ def make_parser() -> argparse.ArgumentParser:
         action=argparse.BooleanOptionalAction,
         help="taint the node as GPU nodes are, or take that off; default: leave it as it is",
     )
+    start.add_argument(
+        "--no-ceph",
+        action="store_true",
+        help="go without Ceph: volumes are directories of this machine, and there are no buckets",
+    )
     start.add_argument("--cluster-only", action="store_true", help="start Kubernetes, no Spectrum")
     end = commands.add_parser("down", prog="local/down", description="Stop what local/up started.")
     end.set_defaults(command=down)
@@ -69,8 +74,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 def up(options: argparse.Namespace, progress: Progress) -> int:
     if options.kubeconfig:
-        if options.gpu_taint is not None or options.cluster_only:
-            raise Refusal("--gpu-taint and --cluster-only are for the local cluster alone")
+        if options.gpu_taint is not None or options.no_ceph or options.cluster_only:
+            raise Refusal(
+                "--gpu-taint, --no-ceph and --cluster-only are for the local cluster alone"
+            )
         existing = ExistingCluster(options.kubeconfig, options.context, options.registry)
         install_on(existing, options.values, progress)
         return 0
@@ -78,7 +85,9 @@ def up(options: argparse.Namespace, progress: Progress) -> int:
         raise Refusal("--context and --registry need --kubeconfig")
     check_machine()
     with hold_lock(find_state() / "lock", progress):
-        cluster = start_cluster(progress, gpu_taint=options.gpu_taint)
+        cluster = start_cluster(
+            progress, gpu_taint=options.gpu_taint, with_ceph=not options.no_ceph
+        )
         if not options.cluster_only:
             images = load_images(cluster, progress)
             install_demo(cluster, options.values, images, progress)

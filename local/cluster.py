@@ -1,5 +1,6 @@
 """The one-node cluster as a whole: start it, or go on where a killed start stopped; stop it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +13,20 @@ from local.addons import (
     start_provisioner,
 )
 from local.archive import write_binary_archive
-from local.binaries import ensure_go_tool, ensure_kube, ensure_pause, ensure_volume_helper
+from local.binaries import (
+    ensure_csi,
+    ensure_go_tool,
+    ensure_kube,
+    ensure_pause,
+    ensure_volume_helper,
+)
+from local.ceph import Ceph
+from local.ceph_objects import apply_ceph_objects
 from local.cgroups import prepare_cgroups
 from local.containerd import PAUSE_IMAGE, Containerd
 from local.control_plane import ControlPlane
+from local.csi import start_csi
+from local.dataset import ensure_dataset
 from local.network import NODE_ADDRESS, prepare_network
 from local.node import NODE, Node
 from local.owner import become_owner
@@ -26,7 +37,7 @@ from local.progress import Progress
 
 @dataclass(frozen=True)
 class Binaries:
-    """Where the built programs lie."""
+    """Where the built programs lie; `csi` is None for a cluster without Ceph."""
 
     kube: Path
     containerd: Path
@@ -36,9 +47,10 @@ class Binaries:
     local_path_provisioner: Path
     pause: Path
     volume_helper: Path
+    csi: Path | None
 
 
-def ensure_binaries(progress: Progress) -> Binaries:
+def ensure_binaries(progress: Progress, *, with_ceph: bool = True) -> Binaries:
     """Build what is not in the cache, one after the other: linking takes all memory and cores."""
     return Binaries(
         kube=ensure_kube(progress),
@@ -50,11 +62,12 @@ def ensure_binaries(progress: Progress) -> Binaries:
         / "local-path-provisioner",
         pause=ensure_pause(progress),
         volume_helper=ensure_volume_helper(progress),
+        csi=ensure_csi(progress) if with_ceph else None,
     )
 
 
 class Cluster:
-    """The cluster of one state directory."""
+    """The cluster of one state directory; `ceph` is None for one without."""
 
     def __init__(self, state: Path, binaries: Binaries) -> None:
         self.state = state
@@ -65,6 +78,7 @@ class Cluster:
         self.node = Node(
             state, binaries.kube, binaries.kube_router, self.plane, self.containerd, self.daemons
         )
+        self.ceph = make_ceph(state, self.daemons) if binaries.csi else None
 
     def start(self, progress: Progress, *, gpu_taint: bool | None = None) -> None:
         """Start what does not run, and return once pods can be scheduled and find names.
@@ -75,6 +89,44 @@ class Cluster:
         become_owner(self.state)
         prepare_cgroups()
         prepare_network(self.state)
+        # Ceph needs none of the others: it starts while they do.
+        with ThreadPoolExecutor(1) as background:
+            ceph = background.submit(self._start_ceph, progress)
+            self._start_kubernetes(progress, gpu_taint)
+            ceph.result()
+        with progress.step("starting DNS and storage") as step:
+            apply_addons(self.plane.api)
+            start_provisioner(
+                self.state,
+                self.binaries.local_path_provisioner,
+                self.plane.kubeconfig,
+                self.daemons,
+            )
+            self._start_csi()
+            step.wait_for("the answer of the cluster's DNS", answers_dns, timeout=120)
+
+    def _start_ceph(self, progress: Progress) -> None:
+        if self.ceph is None:
+            return
+        with progress.step("starting Ceph") as step:
+            self.ceph.start(step)
+            step.awaited = "the demo's dataset"
+            ensure_dataset(self.ceph, RUNTIME / "dataset")
+
+    def _start_csi(self) -> None:
+        if self.ceph is None or self.binaries.csi is None:
+            return
+        apply_ceph_objects(self.plane.api, self.ceph)
+        start_csi(
+            self.state,
+            self.binaries.csi,
+            self.ceph,
+            self.plane.kubeconfig,
+            self.node.kubelet_root,
+            self.daemons,
+        )
+
+    def _start_kubernetes(self, progress: Progress, gpu_taint: bool | None) -> None:
         self.plane.prepare()
         self.node.prepare()
         with progress.step("starting the control plane and containerd") as step:
@@ -102,15 +154,6 @@ class Cluster:
             if gpu_taint is not None:
                 self.node.set_gpu_taint(gpu_taint)
             self.node.start_policy_enforcer()
-        with progress.step("starting DNS and storage") as step:
-            apply_addons(self.plane.api)
-            start_provisioner(
-                self.state,
-                self.binaries.local_path_provisioner,
-                self.plane.kubeconfig,
-                self.daemons,
-            )
-            step.wait_for("the answer of the cluster's DNS", answers_dns, timeout=120)
 
     def _import_system_images(self) -> None:
         for reference, binary in (
@@ -122,3 +165,8 @@ class Cluster:
             write_binary_archive(archive, reference, binary)
             if not self.containerd.is_loaded(archive, reference):
                 self.containerd.import_archive(archive, reference)
+
+
+def make_ceph(state: Path, daemons: Daemons) -> Ceph:
+    """Return the Ceph of the cluster of that state directory, whether it runs or not."""
+    return Ceph(state, daemons, address=NODE_ADDRESS, sockets=RUNTIME / "ceph")

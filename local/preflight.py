@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from local import ceph_config
+from local.commands import succeeds
 from local.control_plane import Ports
 from local.errors import Refusal
 from local.listeners import find_listener
@@ -13,6 +15,7 @@ from local.processes import Daemons
 
 NODE_PORT = 30080
 FREE_BYTES = 15 * 10**9
+CEPH_FREE_BYTES = 5 * 10**9
 # port → process of the cluster that listens there; none does where kube-proxy has its rules alone
 PORTS = {
     Ports.apiserver: "kube-apiserver",
@@ -26,6 +29,13 @@ PORTS = {
     10256: "kube-proxy",
     NODE_PORT: "",
 }
+CEPH_PORTS = {
+    ceph_config.PORTS.monitor: "ceph-mon",
+    ceph_config.PORTS.monitor_v1: "ceph-mon",
+    ceph_config.PORTS.gateway: "ceph-rgw",
+}
+# What mounts volumes of Ceph here, since few machines' kernels have its own client.
+DEVICES = {"fuse": Path("/dev/fuse"), "loop": Path("/dev/loop-control")}
 
 
 def check_machine() -> None:
@@ -58,3 +68,27 @@ def check_ports(daemons: Daemons, ports: Mapping[int, str] = PORTS) -> None:
         record = daemons.find_record(owner) if owner else None
         if record is None or record.pid != pid:
             raise Refusal(f"port {port} is taken by {command} (pid {pid}): stop it and run again")
+
+
+def check_devices(devices: Mapping[str, Path] = DEVICES) -> None:
+    """Refuse when volumes of Ceph could not be mounted; maps kernel modules to their devices."""
+    for module, device in devices.items():
+        if not device.exists() and not succeeds(["modprobe", module]):
+            raise Refusal(
+                f"{device} is missing, and volumes of Ceph need it: load the kernel module "
+                f"{module}, or run local/up --no-ceph"
+            )
+
+
+def has_ceph(state: Path) -> bool:
+    """Tell whether the cluster of that state directory was ever started with Ceph."""
+    return (state / "ceph").exists()
+
+
+def check_no_ceph(state: Path) -> None:
+    """Refuse when volumes may be on a Ceph that was there."""
+    if has_ceph(state):
+        raise Refusal(
+            f"the volumes of {state} are on its Ceph: run without --no-ceph, or remove them with "
+            "local/down --purge first"
+        )

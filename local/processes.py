@@ -29,6 +29,10 @@ shift 2
 exec "$@"
 """
 
+# pid → process that this one started. They outlive whoever started them here, and only this process
+# can reap them.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
 
 @dataclass(frozen=True)
 class Record:
@@ -65,7 +69,6 @@ class Daemons:
         self.records = directory / "run"
         self.logs = directory / "logs"
         self._die_with_parent = die_with_parent
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def find_log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
@@ -80,7 +83,7 @@ class Daemons:
         record = self.find_record(name)
         if record is None:
             return False
-        self._reap(record.pid)
+        _reap(record.pid)
         return record.is_alive()
 
     def list_names(self) -> list[str]:
@@ -125,7 +128,7 @@ class Daemons:
             if not self._wait_for_end(name, grace):
                 record.send(signal.SIGKILL)
                 self._wait_for_end(name, grace)
-        self._wait_for_child(record.pid)
+        _reap(record.pid)
         (self.records / f"{name}.json").unlink(missing_ok=True)
 
     def read_last_line(self, name: str) -> str:
@@ -156,7 +159,7 @@ class Daemons:
                 cwd="/",
                 start_new_session=True,
             )
-        self._children[child.pid] = child
+        _children[child.pid] = child
         deadline = time.monotonic() + 10
         while not path.exists():
             if child.poll() is not None or time.monotonic() > deadline:
@@ -171,16 +174,12 @@ class Daemons:
             time.sleep(0.02)
         return True
 
-    def _reap(self, pid: int) -> None:
-        child = self._children.get(pid)
-        if child is not None and child.poll() is not None:
-            del self._children[pid]
 
-    def _wait_for_child(self, pid: int) -> None:
-        """Reap a child that has ended; one that was started by another command is not ours."""
-        child = self._children.pop(pid, None)
-        if child is not None:
-            child.wait(timeout=10)
+def _reap(pid: int) -> None:
+    """Reap a child that has ended; one that was started by another command is not ours."""
+    child = _children.get(pid)
+    if child is not None and child.poll() is not None:
+        del _children[pid]
 
 
 def _hash(words: list[str], variables: Mapping[str, str], configuration: Iterable[Path]) -> str:

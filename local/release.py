@@ -107,6 +107,15 @@ class Release:
     def read_notes(self) -> str:
         return self._run("get", "notes", self.namespace)
 
+    def list_buckets(self) -> list[str]:
+        """List the buckets of the release's teams."""
+        secrets = self.kubectl.get(
+            *("secrets", "--all-namespaces", "-l", f"spectrum.dev/hub={self.namespace}"),
+            *("--field-selector", "metadata.name=bucket"),
+        )["items"]
+        data = [secret.get("data", {}) for secret in secrets]
+        return [base64.b64decode(d["BUCKET_NAME"]).decode() for d in data if "BUCKET_NAME" in d]
+
     def remove(self, progress: Progress) -> None:
         """Remove the release with its namespaces and all that people stored in them."""
         with progress.step(f"removing release {self.namespace}") as step:
@@ -121,6 +130,8 @@ class Release:
             step.awaited = "namespaces to go"
             self.kubectl("delete", "namespace", "-l", ours)
             self.kubectl("delete", "namespace", self.namespace, "--ignore-not-found")
+            # Those that Kubernetes does not remove with their claims.
+            self.kubectl("delete", "persistentvolume", "-l", ours)
 
     def _run(self, *words: str) -> str:
         return run([str(self.helm), *words, *self._make_options()])

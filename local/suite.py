@@ -45,6 +45,8 @@ PARTS = {
     "service": Part("tests/hub/service", workers=4),
     "images": Part("tests/images"),
     "cluster": Part("tests/cluster", needs_release=True),
+    # Stops processes of Ceph and starts them again, under the demo as well.
+    "storage": Part("tests/storage", needs_release=True),
     "browser": Part("tests/browser", needs_release=True),
     "keycloak": Part("tests/keycloak", is_long=True),
     "bench": Part("tests/bench/*.py", is_long=True),

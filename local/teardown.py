@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from local.cgroups import list_pod_processes, remove_cgroups
+from local.cluster import make_ceph
+from local.csi import list_fuse_servers, release_mounts
 from local.firewall import remove_rules
 from local.mounts import unmount_below
 from local.network import remove_network
@@ -33,11 +35,19 @@ def stop_cluster(state: Path, progress: Progress) -> None:
     with progress.step("stopping the cluster") as step:
         # Nothing starts containers anew once the kubelet has gone.
         daemons.stop("kubelet")
+        ceph = make_ceph(state, daemons)
+        if not ceph.serves_volumes():
+            # What waits for a volume of it could not end.
+            end_processes(lambda: list_fuse_servers(state), grace=0)
         step.awaited = "the containers' processes to end"
         end_processes(list_pod_processes, grace=5)
         if daemons.is_alive("containerd"):
             step.awaited = "containerd to see them end"
             wait_until_none(list_shims, seconds=3)
+        step.awaited = "volumes to be written and unmounted"
+        release_mounts(state)
+        step.awaited = "Ceph to end"
+        ceph.stop()
         for name in reversed(daemons.list_names()):
             step.awaited = f"{name} to end"
             daemons.stop(name)

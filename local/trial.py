@@ -14,10 +14,11 @@ from local.progress import Progress
 from local.release import Release
 from local.snapshot import name_changes, take_snapshot
 from local.up import (
-    DEMO_VALUES,
+    find_demo_values,
     install_demo,
     load_images,
     make_release,
+    prepare_release,
     start_cluster,
     wait_for_answer,
 )
@@ -43,20 +44,31 @@ def trial_release(progress: Progress, values: Sequence[Path] = ()) -> Iterator[R
         cluster, images = _start(progress)
         release = make_release(cluster, NAMESPACE)
         if release.find_status() is not None:
-            release.remove(progress)  # of a run that was killed
+            remove_trial(cluster, release, progress)  # of a run that was killed
         demo = make_release(cluster)
         before = take_snapshot(demo.kubectl, demo.namespace)
         try:
-            release.install([DEMO_VALUES, images, TEST_VALUES, *values], progress)
+            prepare_release(cluster, release)
+            release.install([*find_demo_values(cluster), images, TEST_VALUES, *values], progress)
             release.wait_until_ready(progress)
             wait_for_answer(URL, progress)
             yield release
         finally:
-            release.remove(progress)
+            remove_trial(cluster, release, progress)
         changes = name_changes(before, take_snapshot(demo.kubectl, demo.namespace))
         if changes:
             found = "; ".join(changes)
             raise Refusal(f"release {demo.namespace} did not stay as it was: {found}")
+
+
+def remove_trial(cluster: Cluster, release: Release, progress: Progress) -> None:
+    """Remove the release with its namespaces, volumes and buckets."""
+    buckets = release.list_buckets()
+    release.remove(progress)
+    if cluster.ceph:
+        for name in buckets:
+            # Bucket and owner have one name.
+            cluster.ceph.remove_gateway_user(name)
 
 
 def make_test_environment(release: Release) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from local.binaries import ensure_go_tool, ensure_kube
+from local.ceph_objects import apply_gateway_secret
 from local.cluster import Cluster, ensure_binaries
 from local.commands import run
 from local.errors import Refusal
@@ -19,11 +20,17 @@ from local.owner import check_owner
 from local.packages import ensure_packages
 from local.paths import CHECKOUT, find_cache, find_state
 from local.preflight import (
+    CEPH_FREE_BYTES,
+    CEPH_PORTS,
     FREE_BYTES,
     NODE_PORT,
+    PORTS,
+    check_devices,
     check_machine,
+    check_no_ceph,
     check_ports,
     check_space,
+    has_ceph,
 )
 from local.processes import Daemons
 from local.progress import Progress
@@ -31,6 +38,7 @@ from local.release import Release, make_image_values
 from local.toolchain import check_go
 
 DEMO_VALUES = CHECKOUT / "local" / "values.yaml"
+NO_CEPH_VALUES = CHECKOUT / "local" / "values-no-ceph.yaml"
 ADDRESS = f"http://127.0.0.1:{NODE_PORT}/"
 
 
@@ -43,18 +51,30 @@ class ExistingCluster:
     registry: str | None
 
 
-def start_cluster(progress: Progress, *, gpu_taint: bool | None = None) -> Cluster:
-    """Start the one-node cluster, or what of it does not run; None leaves the taint as it is."""
+def start_cluster(
+    progress: Progress, *, gpu_taint: bool | None = None, with_ceph: bool = True
+) -> Cluster:
+    """Start the one-node cluster, or what of it does not run; None leaves the taint as it is.
+
+    A cluster that was started without Ceph gets it. The other way is a Refusal: homes may be on it.
+    """
     state, cache = find_state(), find_cache()
     check_machine()
     check_owner(state)
     check_go()
+    if not with_ceph:
+        check_no_ceph(state)
     # Most of it is filled by the first start.
     started_before = (state / "kubeconfig").exists()
-    check_space(cache, state, needed=FREE_BYTES // 5 if started_before else FREE_BYTES)
-    check_ports(Daemons(state))
+    needed = FREE_BYTES // 5 if started_before else FREE_BYTES
+    needed += CEPH_FREE_BYTES if with_ceph and not has_ceph(state) else 0
+    check_space(cache, state, needed=needed)
+    check_ports(Daemons(state), PORTS | (CEPH_PORTS if with_ceph else {}))
     ensure_packages("debian", progress)
-    cluster = Cluster(state, ensure_binaries(progress))
+    if with_ceph:
+        check_devices()
+        ensure_packages("debian-ceph", progress)
+    cluster = Cluster(state, ensure_binaries(progress, with_ceph=with_ceph))
     cluster.start(progress, gpu_taint=gpu_taint)
     return cluster
 
@@ -79,11 +99,23 @@ def install_demo(
     """Install the chart with the demo's teams and accounts and wait until a browser can come."""
     release = make_release(cluster)
     release.forget_killed_helm()
-    release.install([DEMO_VALUES, images, *values], progress)
+    prepare_release(cluster, release)
+    release.install([*find_demo_values(cluster), images, *values], progress)
     release.wait_until_ready(progress)
     wait_for_answer(ADDRESS, progress)
     remove_old_images(cluster, images)
     _say_how_to_enter(release, ADDRESS, progress)
+
+
+def find_demo_values(cluster: Cluster) -> list[Path]:
+    """Return the files of the demo's values that fit the cluster."""
+    return [DEMO_VALUES] if cluster.ceph else [DEMO_VALUES, NO_CEPH_VALUES]
+
+
+def prepare_release(cluster: Cluster, release: Release) -> None:
+    """Give a release what an administrator of Ceph would: the keys for its buckets."""
+    if cluster.ceph:
+        apply_gateway_secret(cluster.plane.api, cluster.ceph, release.namespace)
 
 
 def remove_old_images(cluster: Cluster, current: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from spectrum_spawner import names
 from spectrum_spawner.choice import Choice, OptionError, choose
 from spectrum_spawner.diagnosis import why_never_fits
+from spectrum_spawner.disks import why_in_use
 from spectrum_spawner.profiles import Profile
 from spectrum_spawner.quota import why_over_quota
 from spectrum_spawner.refusals import Refusal
@@ -49,6 +50,8 @@ async def admit(
     choice = await _wait_prepared(views, choice, until=until)
     if over := _find_over_quota(views, choice, user=user, server=server):
         raise Refusal(over, reason="quota", status_code=409, request="quota")
+    if in_use := _find_in_use(views, choice, user=user, server=server):
+        raise Refusal(in_use, reason="in-use", status_code=409)
     return choice
 
 
@@ -107,6 +110,16 @@ def _find_over_quota(views: Views, choice: Choice, *, user: str, server: str) ->
     own = names.server_name(user, server)
     others = [pod for pod in view if pod.name != own]
     return why_over_quota(choice, others, user=user, now=datetime.now(UTC))
+
+
+def _find_in_use(views: Views, choice: Choice, *, user: str, server: str) -> str:
+    """A sentence if another server has the scratch disk, "" also as long as nobody knows."""
+    if not choice.scratch:
+        return ""
+    assert choice.team.namespace is not None
+    pods = views.pods(choice.team.namespace)
+    claim, own = names.scratch_claim(user, choice.scratch), names.server_name(user, server)
+    return why_in_use(choice.scratch, claim, pods, own=own)
 
 
 def check_server_name(name: str) -> None:

@@ -1,5 +1,6 @@
-"""Choice record: the team, profile and image of one start, authorised for who asked for it."""
+"""Choice record: team, profile, image and scratch disk of one start, authorised for who asked."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,10 @@ from typing import Any
 from spectrum_spawner.profiles import Image, Profile, allowed_profiles, default_profile
 from spectrum_spawner.teams import Team
 
-_OPTIONS = ("team", "profile", "image")
+LONGEST_DISK = 63  # characters of a scratch disk's name
+
+_OPTIONS = ("team", "profile", "image", "scratch")
+_DISK = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
 
 
 class OptionError(ValueError):
@@ -25,14 +29,23 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A start that has been authorised: which team pays, which profile, which image."""
+    """A start that has been authorised: which team pays, which profile, which image.
+
+    `scratch` is what its owner calls the scratch disk to be mounted, "" for none.
+    """
 
     team: Team
     profile: Profile
     image: Image
+    scratch: str = ""
 
     def as_options(self) -> dict[str, str]:
-        return {"team": self.team.name, "profile": self.profile.name, "image": self.image.name}
+        return {
+            "team": self.team.name,
+            "profile": self.profile.name,
+            "image": self.image.name,
+            "scratch": self.scratch,
+        }
 
 
 def choose(
@@ -51,14 +64,25 @@ def choose(
     _check_shape(options)
     team = _choose_team(options.get("team"), list(teams), last_team)
     profile = _choose_profile(options.get("profile"), team, profiles)
-    return Choice(team=team, profile=profile, image=_choose_image(options.get("image"), profile))
+    return Choice(
+        team=team,
+        profile=profile,
+        image=_choose_image(options.get("image"), profile),
+        scratch=_choose_scratch(options.get("scratch", ""), team),
+    )
+
+
+def is_disk_name(name: str) -> bool:
+    """Whether a scratch disk may be called so."""
+    return len(name) <= LONGEST_DISK and _DISK.fullmatch(name) is not None
 
 
 def _check_shape(options: Mapping[str, Any]) -> None:
     extra = sorted(str(key) for key in options if key not in _OPTIONS)
     if extra:
         raise OptionError(
-            f"Unknown option {_quoted(extra)}: a server is chosen by team, profile and image only."
+            f"Unknown option {_quoted(extra)}: "
+            "a server is chosen by team, profile, image and scratch only."
         )
     for key, value in options.items():
         if not isinstance(value, str):
@@ -122,6 +146,22 @@ def _choose_image(name: str | None, profile: Profile) -> Image:
             f"choose one of {_quoted(allowed)}."
         )
     return allowed[name]
+
+
+def _choose_scratch(name: str, team: Team) -> str:
+    if not name:
+        return ""
+    if not is_disk_name(name):
+        raise OptionError(
+            f"A scratch disk cannot be called {_quoted([name])}: letters, digits, “-”, “_” and "
+            f"“.” make its name, at most {LONGEST_DISK}, with a letter or digit at either end."
+        )
+    if team.scratch is None:
+        raise OptionError(
+            f"Team {_quoted([team.display_name])} is offered no scratch disks: start without one.",
+            status=403,
+        )
+    return name
 
 
 def _say_teams(teams: Iterable[Team]) -> str:

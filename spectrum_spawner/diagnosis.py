@@ -1,7 +1,10 @@
 """What the state of a pod means for the person who waits for it. Pure."""
 
+import re
+
 from spectrum_spawner.inventory import Inventory
-from spectrum_spawner.pods import Pod
+from spectrum_spawner.mounts import HOME
+from spectrum_spawner.pods import SHARE_FAILED, Pod
 from spectrum_spawner.profiles import Profile
 
 WAS_DELETED = "The server's pod was deleted while it was starting: try again."
@@ -19,6 +22,12 @@ _STUCK = {
     "CreateContainerError": "the node cannot create its container",
     "RunContainerError": "the node cannot run its container",
 }
+# What a runtime says when it finds or can make no directory to mount a volume on.
+_NO_MOUNT_POINT = re.compile(
+    rf"{HOME}/(?P<name>[^\s/\"':`]+).*?"
+    r"(?P<why>not a directory|read-only file system|no space left|quota exceeded)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class ExitStatus(int):
@@ -39,9 +48,35 @@ def why_hopeless(pod: Pod) -> str:
     """A sentence if the pod cannot become ready any more, else ""."""
     if pod.deleting:
         return WAS_DELETED
+    if blocked := why_no_mount_point(pod):
+        return blocked
     if pod.ended:
         return f"Your server ended while it was starting: {why_ended(pod)}."
     return _say_cannot_start(_HOPELESS.get(pod.waiting))
+
+
+def why_no_mount_point(pod: Pod) -> str:
+    """A sentence if something in the home is where a volume has to be mounted, else ""."""
+    if pod.exit_reason == "StartError":
+        said = pod.exit_message
+    else:
+        said = pod.waiting_message if pod.waiting in _STUCK else ""
+    found = _NO_MOUNT_POINT.search(said)
+    if not found:
+        return ""
+    name = found["name"]
+    if "directory" in found["why"].lower():
+        cause = f"“{name}” in your home is no directory, and a volume is to be mounted there"
+        remedy = "rename it"
+    else:
+        cause = f"no directory “{name}” can be made in your home, which is full or read-only"
+        remedy = "make room"
+    who = (
+        f"Start it without a scratch disk and {remedy}"
+        if name == "scratch"
+        else f"Ask a cluster administrator to {remedy}"
+    )
+    return f"Your server cannot start: {cause}. {who}."
 
 
 def why_stuck(pod: Pod) -> str:
@@ -60,6 +95,7 @@ def why_ended(pod: Pod) -> str:
         "Evicted": "the node evicted it",
         "Completed": "it ended by itself",
         "DeadlineExceeded": "its time was over",
+        SHARE_FAILED: "the team's directory could not be made in the team volume",
     }
     why = reasons.get(pod.exit_reason) or pod.exit_reason or "for an unknown reason"
     code = f", exit code {pod.exit_code}" if pod.exit_code else ""
@@ -80,6 +116,8 @@ def why_waiting(pod: Pod | None) -> str:
         return "the cluster has not shown its pod"
     if pod.unschedulable:
         return f"no node could take it ({pod.unschedulable})"
+    if pod.mounting:
+        return "its node has not mounted its volumes yet"
     if pod.waiting:
         return f"it is still at {pod.waiting} {pod.waiting_message}".rstrip()
     return "it is still starting" if pod.scheduled else "it was not scheduled"

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from spectrum_spawner.choice import OptionError
+from spectrum_spawner import names
+from spectrum_spawner.choice import LONGEST_DISK, OptionError, is_disk_name
 from spectrum_spawner.inventory import Inventory
 from spectrum_spawner.profiles import (
     Image,
@@ -24,7 +25,7 @@ from spectrum_spawner.profiles import (
 )
 from spectrum_spawner.teams import Team
 
-FIELDS = ("team", "profile", "image")
+FIELDS = ("team", "profile", "image", "scratch")
 FILTER_ABOVE = 12  # profiles: more than this is too many to look through
 
 _GIB, _MIB = 2**30, 2**20
@@ -68,10 +69,11 @@ def form_context(
     profiles: Mapping[str, Profile],
     inventory: Inventory,
     saved: Mapping[str, Any],
+    server: str,
     contact: str,
     requests_url: str,
 ) -> dict[str, Any]:
-    """What the template shows to somebody in `teams`.
+    """What the template shows to somebody in `teams` who is about to start their `server`.
 
     `saved` are the options of the last start; they preselect what is still allowed and are
     never trusted further. `requests_url` is where quota, profiles and teams are asked for.
@@ -97,6 +99,7 @@ def form_context(
             for place, known in enumerate(profiles.values())
             if places[known.name]
         ],
+        "scratch": _scratch(team, saved, server=server),
         "message": message,
         "contact": contact,
         "requests_url": requests_url,
@@ -113,7 +116,9 @@ def render(context: Mapping[str, Any]) -> str:
 def options_from_form(formdata: Mapping[str, list[Any]]) -> dict[str, str]:
     """The options in a submitted form (each field a list of values); OptionError if malformed."""
     if set(formdata) - set(FIELDS):
-        raise OptionError("The form may hold a team, a profile and an image, and nothing else.")
+        raise OptionError(
+            "The form may hold a team, a profile, an image and a scratch disk, and nothing else."
+        )
     for field, values in formdata.items():
         if len(values) != 1:
             raise OptionError(f"Choose one {field}, not {len(values)}.")
@@ -180,7 +185,23 @@ def _team_row(
         "quotas": _quotas(team),
         "notice": "" if team.ready else (team.message or "This team is still being prepared."),
         "default": default.name if default else "",
+        "scratch": team.scratch.size if team.scratch else "",
         "checked": checked,
+    }
+
+
+def _scratch(team: Team | None, saved: Mapping[str, Any], *, server: str) -> dict[str, Any]:
+    """The field of the scratch disk: shown if the team is offered one, else only hidden.
+
+    It is called like the server, as long as its owner does not call it otherwise.
+    """
+    last = _text(saved, "scratch")
+    own = server or "default"
+    return {
+        "name": last or (own if is_disk_name(own) else names.slug(own)),
+        "checked": bool(last),
+        "hidden": team is None or team.scratch is None,
+        "longest": LONGEST_DISK,
     }
 
 

@@ -1,79 +1,117 @@
-"""A person's home in a team: made at the first start, compared at every one, never deleted.
+"""A person's home and scratch disks in a team: found or made at a start, never deleted.
 
-Whoever has a subject is known by it: their home is found by the subject's label, so that it
-stays theirs under a new name, and another person who takes over the name does not get it.
+Whoever has a subject is known by it: their claims are found by the subject's label, so that they
+stay theirs under a new name, and another person who takes over the name does not get them.
 """
 
 import shlex
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
-from spectrum_spawner import kube, names
+from spectrum_spawner import kube, names, storage
 from spectrum_spawner.kube import Client, KubeError, NotFound, Object, Refused
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.patience import Patience
 from spectrum_spawner.refusals import Refusal, refusal_of
 
+T = TypeVar("T")
 
-async def ensure_home(client: Client, manifest: Object, *, namespace: str) -> str:
-    """Name of the claim that is the person's home; made from the manifest if there is none.
 
-    Raises Refusal, also if a claim of that name is not the person's.
+async def ensure_claims(
+    client: Client, manifests: Sequence[Object], *, namespace: str, team: str
+) -> list[Object]:
+    """The person's claims that the manifests stand for, in their order; made where there is none.
+
+    What is there is used as it is, whatever the quota has left. All manifests have one owner;
+    `team` is what people call the team. Raises Refusal, also if a claim of such a name is not the
+    person's.
     """
     path = kube.collection("v1", "persistentvolumeclaims", namespace=namespace)
-    owner = Owner.of(manifest)
     try:
-        claim = await _find_or_create(client, path, manifest)
+        known = await _patiently(partial(_find, client, path, manifests))
     except (Refused, NotFound) as error:
-        raise refusal_of(error, team=owner.team, what="your home volume") from error
-    if not owner.has_home(Owner.of(claim)):
-        raise _refuse_foreign(claim, owner, namespace=namespace)
-    if "deletionTimestamp" in claim["metadata"]:
-        raise Refusal(
-            "Your home volume is being deleted: ask a cluster administrator.",
-            reason="claim-deleted",
-            status_code=409,
-        )
-    return claim["metadata"]["name"]
+        raise refusal_of(error, team=team, what="your volumes") from error
+    claims = []
+    for manifest in manifests:
+        claim = _find_of(known, manifest)
+        if claim is None:
+            claim = await _create(client, path, manifest, namespace=namespace, team=team)
+        _check_kept(claim)
+        claims.append(claim)
+    return claims
 
 
-async def _find_or_create(client: Client, path: str, manifest: Object) -> Object:
+async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
     patience = Patience()
     while True:
         try:
-            found = await _find_by_subject(client, path, Owner.of(manifest))
-            return found or (await client.create_if_absent(path, manifest))[0]
+            return await call()
         except KubeError as error:
             await patience.wait(error)
 
 
-async def _find_by_subject(client: Client, path: str, owner: Owner) -> Object | None:
-    """The oldest home of somebody with a subject, under whatever name it was made."""
-    if not owner.subject:
-        return None
-    chosen = {
-        names.LABEL_COMPONENT: names.COMPONENT_HOME,
-        names.LABEL_SUBJECT: owner.labels[names.LABEL_SUBJECT],
-    }
-    selector = ",".join(f"{key}={value}" for key, value in chosen.items())
+async def _find(client: Client, path: str, manifests: Sequence[Object]) -> list[Object]:
+    """The claims of the manifests' owner and kinds, the oldest first, by one request."""
+    owner = Owner.of(manifests[0])
+    key = names.LABEL_SUBJECT if owner.subject else names.LABEL_USER
+    kinds = {manifest["metadata"]["labels"][names.LABEL_COMPONENT] for manifest in manifests}
+    selector = f"{names.LABEL_COMPONENT} in ({','.join(sorted(kinds))}),{key}={owner.labels[key]}"
     claims = (await client.list(path, {"labelSelector": selector}))["items"]
-    return min((c for c in claims if owner.has_home(Owner.of(c))), key=_age, default=None)
+    return sorted((c for c in claims if owner.has_claim(Owner.of(c))), key=_age)
+
+
+def _find_of(known: Sequence[Object], manifest: Object) -> Object | None:
+    """What stands for a manifest already, under whatever name it was made."""
+    return next((claim for claim in known if _identify(claim) == _identify(manifest)), None)
+
+
+def _identify(claim: Object) -> tuple[str, str]:
+    """Which of its owner's claims it is: kind, and a disk's name."""
+    return claim["metadata"]["labels"][names.LABEL_COMPONENT], storage.disk_of(claim)
+
+
+async def _create(
+    client: Client, path: str, manifest: Object, *, namespace: str, team: str
+) -> Object:
+    try:
+        claim, _ = await _patiently(partial(client.create_if_absent, path, manifest))
+    except (Refused, NotFound) as error:
+        what = f"{storage.title_of(manifest)} ({storage.amount_of(manifest)})"
+        raise refusal_of(error, team=team, what=what) from error
+    owner = Owner.of(manifest)
+    if not owner.has_claim(Owner.of(claim)) or storage.disk_of(claim) != storage.disk_of(manifest):
+        raise _refuse_foreign(claim, manifest, namespace=namespace)
+    return claim
+
+
+def _check_kept(claim: Object) -> None:
+    if "deletionTimestamp" in claim["metadata"]:
+        title = storage.title_of(claim)
+        raise Refusal(
+            f"{title[0].upper()}{title[1:]} is being deleted: ask a cluster administrator.",
+            reason="claim-deleted",
+            status_code=409,
+        )
 
 
 def _age(claim: Object) -> tuple[str, str]:
     return claim["metadata"]["creationTimestamp"], claim["metadata"]["name"]
 
 
-def _refuse_foreign(claim: Object, owner: Owner, *, namespace: str) -> Refusal:
-    name, found = claim["metadata"]["name"], Owner.of(claim)
+def _refuse_foreign(claim: Object, manifest: Object, *, namespace: str) -> Refusal:
+    name, owner, found = claim["metadata"]["name"], Owner.of(manifest), Owner.of(claim)
     sentence = (
         f"A volume named {name} that belongs to somebody else is in the way: "
         "ask a cluster administrator."
     )
-    if owner.subject and owner.has_home(replace(found, subject=owner.subject)):
+    if owner.subject and owner.has_claim(replace(found, subject=owner.subject)):
+        kind = "scratch disk" if storage.disk_of(manifest) else "home"
         whose = f"another person named {owner.user}" if found.subject else "nobody in particular"
         sentence = (
-            f"The home {name} was made for {whose}. If it is yours, a cluster administrator "
-            f"gives it to you by: {give_home(name, owner, namespace=namespace)}"
+            f"The {kind} {name} was made for {whose}. If it is yours, a cluster administrator "
+            f"gives it to you by: {give_claim(name, owner, namespace=namespace)}"
         )
     return Refusal(
         sentence,
@@ -83,8 +121,8 @@ def _refuse_foreign(claim: Object, owner: Owner, *, namespace: str) -> Refusal:
     )
 
 
-def give_home(name: str, owner: Owner, *, namespace: str) -> str:
-    """The command by which an administrator makes a claim the home of a subject."""
+def give_claim(name: str, owner: Owner, *, namespace: str) -> str:
+    """The command by which an administrator makes a claim that of a subject."""
     claim = f"--namespace {namespace} --overwrite persistentvolumeclaim {name}"
     subject = shlex.quote(f"{names.ANNOTATION_SUBJECT}={owner.subject}")
     label = f"{names.LABEL_SUBJECT}={names.slug(owner.subject)}"

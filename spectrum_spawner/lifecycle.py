@@ -1,17 +1,20 @@
 """A start from the home to the first answer, and whether a server still runs."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from spectrum_spawner import names, storage
+from spectrum_spawner import names
 from spectrum_spawner.answering import wait_for_answer
 from spectrum_spawner.choice import Choice
 from spectrum_spawner.diagnosis import ExitStatus, why_ended, why_gone
-from spectrum_spawner.homes import ensure_home
+from spectrum_spawner.disks import why_in_use
+from spectrum_spawner.homes import ensure_claims
 from spectrum_spawner.kube import NotFound, Object, Refused
+from spectrum_spawner.mounting import Mounting
+from spectrum_spawner.mounts import Mount, mounts_of
 from spectrum_spawner.pods import Pod
 from spectrum_spawner.progress import Journal, narrate
 from spectrum_spawner.quota import find_holders, quota_sentence
@@ -37,9 +40,17 @@ class Start:
     find_url: Callable[[Pod], str]
 
     async def run(
-        self, *, claim: Object, manifest: Object, until: float, http_timeout: float
+        self,
+        *,
+        claims: Sequence[Object],
+        make_manifest: Callable[[Sequence[Mount]], Awaitable[Object]],
+        until: float,
+        http_timeout: float,
     ) -> Pod:
         """The pod once the server answers. Raises Refusal, with the pod gone or being deleted.
+
+        `claims` are the person's, as they are made where there are none: a home, and maybe a
+        scratch disk. `make_manifest` makes the pod that mounts what was found.
 
         It returns or raises before `until` (of the loop's clock). A pod that is not gone by then
         is left to whoever gets the Refusal: `ServerPod.delete` waits for the rest. Cancelled, it
@@ -49,12 +60,11 @@ class Start:
         timeout = max(left - CLEANUP_TIME, left / 2)
         try:
             async with asyncio.timeout(timeout) as whole:
-                self._tell_home()
-                home = await ensure_home(self.views.client, claim, namespace=self.pod.namespace)
-                await self._create(storage.with_home(manifest, home))
+                mounting = await self._prepare_mounts(claims)
+                await self._create(await make_manifest(mounting.mounts))
                 # a little before the whole, so that the better sentence wins
                 left = (whole.when() or 0.0) - asyncio.get_running_loop().time() - 0.5
-                ready = await self._wait_ready(home, timeout=left)
+                ready = await self._wait_ready(mounting, timeout=left)
                 await self._wait_answering(ready, http_timeout)
                 return ready
         except TimeoutError:
@@ -68,8 +78,23 @@ class Start:
             await self._give_up(until, f"The start failed: {error}")
             raise
 
-    def _tell_home(self) -> None:
-        self.journal.tell(5, f"Preparing your home in team {self.choice.team.display_name}")
+    async def _prepare_mounts(self, claims: Sequence[Object]) -> Mounting:
+        team, disk, namespace = self.choice.team, self.choice.scratch, self.pod.namespace
+        self.journal.tell(5, f"Preparing your home in team {team.display_name}")
+        found = await ensure_claims(
+            self.views.client, claims, namespace=namespace, team=team.display_name
+        )
+        home, *others = (claim["metadata"]["name"] for claim in found)
+        scratch = others[0] if others else ""
+        view = self.views.pods(namespace)
+        # of somebody who was renamed, admission did not know the claim
+        if disk and (in_use := why_in_use(disk, scratch, view, own=self.pod.name)):
+            raise Refusal(in_use, reason="in-use", status_code=409)
+        mounts = mounts_of(team, home=home, scratch=scratch, disk=disk)
+        mounting = Mounting(mounts, pods=view)
+        for claim in found:
+            mounting.note_claim(claim)
+        return mounting
 
     async def _create(self, manifest: Object) -> None:
         try:
@@ -105,20 +130,20 @@ class Start:
         now = datetime.now(UTC)
         return quota_sentence(self.choice, holders, used=used, hard=hard, user=user, now=now)
 
-    async def _wait_ready(self, home: str, *, timeout: float) -> Pod:
+    async def _wait_ready(self, mounting: Mounting, *, timeout: float) -> Pod:
         telling = asyncio.create_task(
             narrate(
                 self.views,
                 namespace=self.pod.namespace,
                 pod_name=self.pod.name,
-                claim=home,
+                mounting=mounting,
                 seen=lambda: self.pod.seen,
                 choice=self.choice,
                 tell=self.journal.tell,
             )
         )
         try:
-            return await self.pod.wait_ready(timeout=timeout)
+            return await self.pod.wait_ready(timeout=timeout, mounting=mounting)
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)

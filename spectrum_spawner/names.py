@@ -22,6 +22,9 @@ LABEL_COMPONENT = "app.kubernetes.io/component"
 MANAGED_BY = "spectrum"
 COMPONENT_SERVER = "singleuser-server"
 COMPONENT_HOME = "home"
+COMPONENT_SHARE = "share"  # what the members of a team have in common
+COMPONENT_SCRATCH = "scratch"  # a disk of one person, for one server at a time
+COMPONENT_DATASET = "dataset"  # somebody else's data, read only
 
 LABEL_HUB = f"{API_GROUP}/hub"  # namespace of the hub that owns the object
 LABEL_TEAM = f"{API_GROUP}/team"  # slug of the team's name
@@ -41,7 +44,10 @@ ANNOTATION_START_ID = (
     f"{API_GROUP}/start-id"  # one start of one server: a pod that carries it is ours
 )
 ANNOTATION_ORPHANED_AT = f"{API_GROUP}/orphaned-at"  # set when the Team is gone; the data stays
-ANNOTATION_PURGE = f"{API_GROUP}/purge"  # must equal the namespace's name to delete its data
+ANNOTATION_PURGE = f"{API_GROUP}/purge"  # must equal the object's own name to delete its data
+ANNOTATION_VOLUME = f"{API_GROUP}/volume"  # name of a scratch disk or a dataset in full
+ANNOTATION_PREPARED = f"{API_GROUP}/prepared"  # "true": the share has its directory `team`
+ANNOTATION_ROTATE_KEYS = f"{API_GROUP}/rotate-keys"  # on a Team: each new text asks for new keys
 
 QUOTA = "spectrum"
 LIMIT_RANGE = "spectrum"
@@ -50,6 +56,9 @@ POLICY_ALLOW = "spectrum-allow"
 SERVER_SERVICE_ACCOUNT = "spectrum-server"
 HUB_ROLE_BINDING = "spectrum-hub"
 HUB_SERVICE_ACCOUNT = "hub"
+SHARE_CLAIM = "share"
+SHARE_CONTAINER = "share"  # init container that makes the share's directory `team`
+BUCKET_SECRET = "bucket"
 INVENTORY = "gpu-inventory"
 INVENTORY_KEY = "inventory.json"
 
@@ -108,6 +117,30 @@ def home_claim(user: str) -> str:
     return "home-" + slug(user, max_length=MAX_LABEL - len("home-"))
 
 
+def scratch_claim(user: str, volume: str) -> str:
+    """Claim that holds one of a person's scratch disks; one slug over both keeps pairs apart."""
+    return "scratch-" + slug(f"{user}/{volume}", max_length=MAX_LABEL - len("scratch-"))
+
+
+def dataset_claim(dataset: str) -> str:
+    """Claim by which a team namespace mounts a dataset."""
+    return "dataset-" + slug(dataset, max_length=MAX_LABEL - len("dataset-"))
+
+
+def dataset_volume(namespace: str, dataset: str) -> str:
+    """PersistentVolume behind that claim: volumes have no namespace of their own."""
+    return f"{namespace}-{dataset_claim(dataset)}"
+
+
+def bucket(team: str, namespace_uid: str) -> str:
+    """User and bucket of a team in the object store, where clusters and releases may meet.
+
+    The uid of the team's namespace keeps them apart; a bucket's name has 63 characters at most.
+    """
+    readable = slug(team, max_length=MAX_LABEL - len("spectrum-") - 1 - _SUFFIX_LENGTH)
+    return f"spectrum-{readable}-{_suffix(namespace_uid)}"
+
+
 def plain_group(name: str) -> str:
     """A group's name as all parts of Spectrum write it: `/a/b` and `a/b` are the group `a/b`.
 
@@ -119,3 +152,8 @@ def plain_group(name: str) -> str:
 def gpu_quota_key(resource: str) -> str:
     """ResourceQuota key of an accelerator: extended resources know only `requests.`."""
     return f"requests.{resource}"
+
+
+def storage_quota_key(storage_class: str, resource: str) -> str:
+    """ResourceQuota key of what the claims of one class may be: their bytes or their number."""
+    return f"{storage_class}.storageclass.storage.k8s.io/{resource}"

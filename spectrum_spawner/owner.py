@@ -9,7 +9,7 @@ from spectrum_spawner import names
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """Owner of a server or, with `server` None, of a home that all servers of a person share.
+    """Owner of a server or, with `server` None, of a claim that is any server's of a person.
 
     All are full names, never slugs: two owners whose objects have the same name still differ.
     `subject` is who the user is to the identity provider, "" where nobody says: it stays with a
@@ -34,14 +34,14 @@ class Owner:
             subject=found.get(names.ANNOTATION_SUBJECT, ""),
         )
 
-    def has_home(self, home: "Owner") -> bool:
-        """Whether a home, by what it says of itself, is this person's.
+    def has_claim(self, claim: "Owner") -> bool:
+        """Whether a claim, by what it says of itself, is this person's: a home or scratch disk.
 
         With a subject that alone says who the person is; without one the name has to do.
         """
-        if (self.hub, self.team) != (home.hub, home.team) or home.server is not None:
+        if (self.hub, self.team) != (claim.hub, claim.team) or claim.server is not None:
             return False
-        return home.subject == self.subject if self.subject else home.user == self.user
+        return claim.subject == self.subject if self.subject else claim.user == self.user
 
     @property
     def annotations(self) -> dict[str, str]:

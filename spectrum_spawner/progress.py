@@ -1,13 +1,16 @@
 """A start in sentences that a person can act on, as it proceeds."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
+from spectrum_spawner import kube
 from spectrum_spawner.choice import Choice
 from spectrum_spawner.inventory import Inventory
+from spectrum_spawner.kube import Client, KubeError
+from spectrum_spawner.mounting import Mounting
 from spectrum_spawner.pods import Pod
 from spectrum_spawner.views import Views
 
@@ -56,10 +59,14 @@ class Journal:
         self._changed = asyncio.Event()
 
 
-def describe_pod(pod: Pod | None, *, choice: Choice, inventory: Inventory) -> Step:
-    """Where a pod that is not ready yet stands."""
+def describe_pod(
+    pod: Pod | None, *, choice: Choice, inventory: Inventory, volume: str = ""
+) -> Step:
+    """Where a pod that is not ready yet stands; `volume` says what it waits for to be mounted."""
     if pod is None:
         return 20, "Asked the cluster for your server"
+    if volume:
+        return 40 if pod.scheduled else 25, f"Waiting for {volume}"
     if pod.unschedulable:
         return 25, describe_unschedulable(pod.unschedulable, choice=choice, inventory=inventory)
     if pod.waiting in ("ErrImagePull", "ImagePullBackOff"):
@@ -67,15 +74,14 @@ def describe_pod(pod: Pod | None, *, choice: Choice, inventory: Inventory) -> St
     if pod.phase == "Running":
         return 85, "Starting JupyterLab"
     if pod.scheduled:
-        return 40, "A node is preparing your server"
+        what = "mounting your volumes" if pod.mounting else "preparing your server"
+        return 40, f"A node is {what}"
     return 20, "Looking for a node with room for your server"
 
 
 def describe_unschedulable(message: str, *, choice: Choice, inventory: Inventory) -> str:
     """In words why the scheduler found no node, from its message and the GPU inventory."""
     profile = choice.profile
-    if "PersistentVolumeClaim" in message or "persistentvolumeclaim" in message:
-        return "Waiting for your home volume"
     if profile.gpu and f"Insufficient {profile.gpu_resource}" in message:
         return _waiting_for_gpus(choice, inventory)
     short = [word for word in ("cpu", "memory") if f"Insufficient {word}" in message]
@@ -102,17 +108,13 @@ def _waiting_for_gpus(choice: Choice, inventory: Inventory) -> str:
 
 
 def describe_event(event: dict[str, Any], *, choice: Choice) -> Step | None:
-    """What an event about this start's pod or claim adds to the state of the pod, if anything."""
-    reason, message = event["reason"], event["message"] or ""
+    """What an event about this start's pod adds to the state of the pod, if anything."""
+    reason, message = event["reason"], event["message"]
     image = choice.image.title
     if reason == "Pulling":
         return 50, f"Pulling image “{image}” (the first time on a node this takes minutes)"
     if reason == "Pulled" and "already present" not in message:
         return 70, f"Image “{image}” is there"
-    if reason in ("FailedMount", "FailedAttachVolume"):
-        return 40, "The node cannot mount your home volume yet and tries again"
-    if reason == "ProvisioningFailed":
-        return 15, "Your home volume cannot be made yet: if this stays, ask an administrator"
     if reason == "FailedCreatePodSandBox":
         return 40, "The node cannot set up the network of your server yet and tries again"
     return None
@@ -123,34 +125,65 @@ async def narrate(
     *,
     namespace: str,
     pod_name: str,
-    claim: str,
+    mounting: Mounting,
     seen: Callable[[], Pod | None],
     choice: Choice,
     tell: Callable[[int, str], None],
 ) -> None:
     """Tell how one pod gets ready, until cancelled; `seen` gives the pod of this start."""
-    view = views.pods(namespace)
+    view, news = views.pods(namespace), asyncio.Event()
+
+    def tell_pod(pod: Pod | None) -> None:
+        volume = mounting.why(pod)
+        tell(*describe_pod(pod, choice=choice, inventory=views.inventory, volume=volume))
 
     def tell_event(event: dict[str, Any]) -> None:
-        if step := describe_event(event, choice=choice):
+        if mounting.note_event(event):
+            news.set()
+        elif step := describe_event(event, choice=choice):
             tell(*step)
 
     async def tell_state(timeout: float | None) -> None:
         async with asyncio.timeout(timeout):
             while True:
                 known = seen()
-                tell(*describe_pod(known, choice=choice, inventory=views.inventory))
-                await view.wait(partial(_differs, seen, known), key=pod_name)
+                if timeout is None and mounting.is_unsure(known):
+                    await _read_claims(views.client, namespace, mounting)
+                tell_pod(known)
+                changed = view.wait(partial(_differs, seen, known), key=pod_name)
+                await _wait_first(changed, news)
 
     with suppress(TimeoutError):
         await tell_state(EVENTS_AFTER)
     pod = seen()
-    about_claim = f"involvedObject.kind=PersistentVolumeClaim,involvedObject.name={claim}"
-    selectors = [about_claim] if pod is None else [f"involvedObject.uid={pod.uid}", about_claim]
+    about_claims = "involvedObject.kind=PersistentVolumeClaim"
+    selectors = [about_claims] if pod is None else [f"involvedObject.uid={pod.uid}", about_claims]
     async with AsyncExitStack() as stack:
         for selector in selectors:
             stack.push_async_callback(views.events(namespace, selector, tell_event).close)
         await tell_state(None)
+
+
+async def _read_claims(client: Client, namespace: str, mounting: Mounting) -> None:
+    for mount in mounting.mounts:
+        path = kube.item("v1", "persistentvolumeclaims", mount.claim, namespace=namespace)
+        # what cannot be read now is as it was, and asked for again at the next news
+        with suppress(KubeError):
+            mounting.note_claim(await client.get(path))
+
+
+async def _wait_first(changed: Coroutine[Any, Any, bool], news: asyncio.Event) -> None:
+    """Return once either has come about; takes note of the news."""
+    waits = asyncio.ensure_future(changed), asyncio.ensure_future(news.wait())
+    try:
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+    for wait in done:
+        wait.result()
+    news.clear()
 
 
 def _differs(seen: Callable[[], Pod | None], known: Pod | None) -> bool:

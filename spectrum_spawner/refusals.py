@@ -77,6 +77,11 @@ class Exceeded(NamedTuple):
         amounts = (part.get(key, "") for part in self)
         return all(amount.isdecimal() for amount in amounts)
 
+    @property
+    def is_storage(self) -> bool:
+        """Whether it is about claims."""
+        return any(_split_storage(key)[1] for key in self.requested)
+
 
 def find_exceeded(error: KubeError) -> Exceeded | None:
     """What quota stands against a creation, if that is why the API server refused it."""
@@ -91,11 +96,12 @@ def refusal_of(error: Refused | NotFound, *, team: str, what: str) -> Refusal:
         return Refusal(sentence, reason="namespace", status_code=409, log_message=str(error))
     if exceeded := find_exceeded(error):
         return Refusal(
-            exceeded_sentence(exceeded, team=team),
+            exceeded_sentence(exceeded, team=team, what=what),
             reason="quota",
             status_code=409,
             log_message=str(error),
-            request="quota",
+            # requests are about servers
+            request="" if exceeded.is_storage else "quota",
         )
     if error.status == 403 and "being terminated" in error.message:
         sentence = f"The namespace of team {team} is being deleted: ask a cluster administrator."
@@ -108,16 +114,20 @@ def refusal_of(error: Refused | NotFound, *, team: str, what: str) -> Refusal:
     )
 
 
-def exceeded_sentence(exceeded: Exceeded, *, team: str) -> str:
-    """Used and allowed amounts in words."""
-    parts = [
+def exceeded_sentence(exceeded: Exceeded, *, team: str, what: str) -> str:
+    """Used and allowed amounts in words, and what they leave no room for."""
+    parts = "; ".join(
         f"{exceeded.used.get(key, '0')} of {exceeded.limited.get(key, '?')} {_noun(key)} in use, "
         f"{amount} more needed"
         for key, amount in exceeded.requested.items()
-    ]
+    )
+    if exceeded.is_storage:
+        return (
+            f"There is no room for {what}: the storage quota of team {team} is used up, {parts}. "
+            "Ask a cluster administrator for more."
+        )
     return (
-        f"The quota of team {team} is used up: {'; '.join(parts)}. "
-        "Stop a server of the team, or request more."
+        f"The quota of team {team} is used up: {parts}. Stop a server of the team, or request more."
     )
 
 
@@ -127,8 +137,18 @@ def _amounts(text: str) -> dict[str, str]:
 
 
 def _noun(key: str) -> str:
+    storage_class, noun = _split_storage(key)
+    if noun:
+        return f"{storage_class} {noun}".lstrip()
     bare = key.removeprefix("requests.").removeprefix("limits.")
-    known = {"cpu": "CPU cores", "memory": "memory", "storage": "storage"}
-    known["persistentvolumeclaims"] = "volumes"
+    known = {"cpu": "CPU cores", "memory": "memory"}
     is_gpu = key.startswith("requests.") and "/" in bare
     return known.get(bare) or (gpus_noun(bare) if is_gpu else bare)
+
+
+def _split_storage(key: str) -> tuple[str, str]:
+    """Class ("" for all) and noun of a quota key about claims, else two empty texts."""
+    storage_class, _, bare = key.rpartition(".storageclass.storage.k8s.io/")
+    nouns = {"requests.storage": "storage", "persistentvolumeclaims": "volumes"}
+    noun = nouns.get(bare, "")
+    return (storage_class, noun) if noun else ("", "")

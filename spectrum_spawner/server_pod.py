@@ -23,6 +23,7 @@ from spectrum_spawner.kube import (
     Refused,
     Unreachable,
 )
+from spectrum_spawner.mounting import Mounting
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.patience import Patience
 from spectrum_spawner.pods import Pod, trim
@@ -207,23 +208,30 @@ class ServerPod:
             uid=pod.uid,
         )
 
-    async def wait_ready(self, *, timeout: float) -> Pod:
-        """The pod once its container runs; raises Refusal when that cannot come about."""
+    async def wait_ready(self, *, timeout: float, mounting: Mounting) -> Pod:
+        """The pod once its container runs; raises Refusal when that cannot come about.
+
+        `mounting` is what is known to be in the way of its volumes.
+        """
         until, stuck_until, was_seen = _now() + timeout, None, False
         while True:
             pod = self.seen
             was_seen = was_seen or pod is not None
             if pod is not None and pod.ready and pod.ip and not pod.deleting:
                 return pod
-            if hopeless := (why_hopeless(pod) if pod is not None else was_seen and WAS_DELETED):
+            if pod is None and was_seen:
+                raise self._refuse(pod, WAS_DELETED, reason="pod")
+            if hopeless := pod and (why_hopeless(pod) or mounting.why_refused(pod)):
                 raise self._refuse(pod, hopeless, reason="pod")
-            stuck = why_stuck(pod) if pod is not None else ""
+            stuck = pod and (why_stuck(pod) or mounting.why_stuck(pod))
             stuck_until = (stuck_until or _now() + STUCK_PATIENCE) if stuck else None
-            if stuck_until is not None and _now() >= stuck_until:
+            if stuck and stuck_until is not None and _now() >= stuck_until:
                 raise self._refuse(pod, stuck, reason="pod")
             if _now() >= until:
                 sentence = f"Your server did not start within {timeout:.0f} seconds"
-                raise self._refuse(pod, f"{sentence}: {why_waiting(pod)}.", reason="timeout")
+                volume = mounting.why(pod)
+                why = f"it waited for {volume}" if volume else why_waiting(pod)
+                raise self._refuse(pod, f"{sentence}: {why}.", reason="timeout")
             await self._wait_change(pod, min(until, stuck_until or until))
 
     def _refuse(self, pod: Pod | None, sentence: str, *, reason: str) -> Refusal:

@@ -7,7 +7,8 @@ progress are our own (`lifecycle`, `progress`), and stand on the views that all 
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,18 @@ from spectrum_spawner.choice import Choice, OptionError
 from spectrum_spawner.diagnosis import ExitStatus
 from spectrum_spawner.end import End
 from spectrum_spawner.lifecycle import Start
+from spectrum_spawner.mounting import Mounting
+from spectrum_spawner.mounts import Mount
 from spectrum_spawner.notices import Notice, Notices, notice_of_leaving
 from spectrum_spawner.outbox import Outbox
 from spectrum_spawner.owner import Owner
-from spectrum_spawner.pods import GROUP_ID, USER_ID, Pod, make_server_pod
+from spectrum_spawner.pods import Pod
 from spectrum_spawner.profile_values import read_profiles
 from spectrum_spawner.profiles import Profile
 from spectrum_spawner.progress import Journal
 from spectrum_spawner.refusals import Refusal
 from spectrum_spawner.run import Run
+from spectrum_spawner.server_manifest import GROUP_ID, USER_ID, make_server_pod
 from spectrum_spawner.teams import Team
 from spectrum_spawner.views import Views
 
@@ -88,6 +92,13 @@ class SpectrumSpawner(KubeSpawner):
         Default: the cluster's default class.
         """,
     )
+    proxy_url = Unicode(
+        config=True,
+        help="""
+        Where servers reach the proxy, without a path, such as `http://proxy-public.spectrum`.
+        Default: nowhere, and servers are not told of the service.
+        """,
+    )
     audit_file = Unicode(
         "audit.sqlite",
         config=True,
@@ -99,11 +110,15 @@ class SpectrumSpawner(KubeSpawner):
     )
     audit_token = Unicode(
         config=True,
-        help="Bearer token of the hub for `audit_url` and `notices_url`.",
+        help="Bearer token of the hub for `audit_url`, `notices_url` and `volumes_url`.",
     )
     notices_url = Unicode(
         config=True,
         help="Where the notices for the home page are read. Default: nowhere, there are none.",
+    )
+    volumes_url = Unicode(
+        config=True,
+        help="Where the home page's figures of volumes are read. Default: nowhere, there are none.",
     )
 
     _known_profiles: dict[str, Profile] | None = None
@@ -192,7 +207,11 @@ class SpectrumSpawner(KubeSpawner):
     @property
     def requests_url(self) -> str:
         """Page of the service where quota, profiles and teams are asked for."""
-        return f"{self.hub.base_url.removesuffix('hub/')}services/spectrum/requests"
+        return f"{self._service_path}requests"
+
+    @property
+    def _service_path(self) -> str:
+        return f"{self.hub.base_url.removesuffix('hub/')}services/spectrum/"
 
     @property
     def groups(self) -> list[str]:
@@ -263,7 +282,6 @@ class SpectrumSpawner(KubeSpawner):
         self.namespace = team.namespace
         self.pod_name = names.server_name(self.user.name, self.name)
         self.dns_name = self.dns_name_template.format(namespace=self.namespace, name=self.pod_name)
-        self.pvc_name = names.home_claim(self.user.name)
         # JupyterHub tells these to the server by environment variables
         self.image = choice.image.image
         self.mem_limit = profile.memory_limit or 0
@@ -280,7 +298,9 @@ class SpectrumSpawner(KubeSpawner):
             subject=self._subject,
         )
 
-    async def get_server_manifest(self, *, start_id: str) -> dict[str, Any]:
+    async def get_server_manifest(
+        self, mounts: Sequence[Mount], *, start_id: str
+    ) -> dict[str, Any]:
         """The pod as a plain dict: KubeSpawner's manifest, finished by ours."""
         choice = self._choice
         assert choice is not None
@@ -290,20 +310,19 @@ class SpectrumSpawner(KubeSpawner):
         return make_server_pod(
             self.views.client.to_dict(base),
             owner=self._owner(choice.team.name),
-            team_uid=choice.team.uid,
-            gid=choice.team.gid,
             choice=choice,
-            claim=self.pvc_name,
+            mounted=mounts,
+            service_url=self.proxy_url and f"{self.proxy_url}{self._service_path}",
             start_id=start_id,
         )
 
-    def get_home_manifest(self, choice: Choice) -> dict[str, Any]:
-        """The claim of the owner's home in the team, as it is made where there is none."""
-        return storage.make_home_claim(
+    def get_claim_manifests(self, choice: Choice) -> list[dict[str, Any]]:
+        """The claims that the server needs of its owner, as they are made where there are none."""
+        return storage.make_claims(
             self._owner(choice.team.name),
-            team_uid=choice.team.uid,
-            size=choice.team.home_size or self.home_size,
-            storage_class=choice.team.home_storage_class or self.home_storage_class,
+            choice,
+            home_size=self.home_size,
+            home_storage_class=self.home_storage_class,
         )
 
     async def start(self) -> str:
@@ -343,11 +362,10 @@ class SpectrumSpawner(KubeSpawner):
         )
         run.trail.ask(choice, actor=start.actor)
         try:
-            manifest = await self.get_server_manifest(start_id=run.pod.start_id)
             self._save_state()  # a hub that dies now finds the pod again by its start id
             ready = await start.run(
-                claim=self.get_home_manifest(choice),
-                manifest=manifest,
+                claims=self.get_claim_manifests(choice),
+                make_manifest=partial(self.get_server_manifest, start_id=run.pod.start_id),
                 until=until,
                 http_timeout=self.http_timeout,
             )
@@ -421,7 +439,9 @@ class SpectrumSpawner(KubeSpawner):
         seen = self._run.pod.seen
         if not self.server.ip:
             try:
-                seen = await self._run.pod.wait_ready(timeout=self.start_timeout)
+                seen = await self._run.pod.wait_ready(
+                    timeout=self.start_timeout, mounting=Mounting()
+                )
             except Refusal as refusal:
                 self._run.failure = refusal.jupyterhub_message
         if seen is None or not seen.ready or seen.ip == self.server.ip:
@@ -495,6 +515,7 @@ async def _render_form(spawner: SpectrumSpawner) -> str:
         profiles=spawner.known_profiles,
         inventory=spawner.views.inventory,
         saved=spawner._accepted or {"team": spawner.last_team},
+        server=spawner.name,
         contact=spawner.contact,
         requests_url=spawner.requests_url,
     )

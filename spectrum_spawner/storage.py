@@ -1,13 +1,42 @@
-"""Volumes of a server: the claim of a home, and what a pod mounts. Pure builders."""
+"""Claims of a person in a team: the home, and scratch disks. Pure builders."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from spectrum_spawner import names
+from spectrum_spawner.choice import Choice
 from spectrum_spawner.owner import Owner
 
-HOME = "/home/jovyan"
-SHARED_MEMORY = "/dev/shm"
+
+def make_claims(
+    owner: Owner, choice: Choice, *, home_size: str, home_storage_class: str
+) -> list[dict[str, Any]]:
+    """The claims that a server of the owner's needs: the home, then the scratch disk if any.
+
+    Size and class of a home are the release's; the team may have its own.
+    """
+    team = choice.team
+    claims = [
+        make_home_claim(
+            owner,
+            team_uid=team.uid,
+            size=team.home_size or home_size,
+            storage_class=team.home_storage_class or home_storage_class,
+        )
+    ]
+    if choice.scratch:
+        assert team.scratch is not None
+        claims.append(
+            make_scratch_claim(
+                owner,
+                choice.scratch,
+                team_uid=team.uid,
+                size=team.scratch.size,
+                storage_class=team.scratch.storage_class,
+            )
+        )
+    return claims
 
 
 def make_home_claim(
@@ -17,9 +46,49 @@ def make_home_claim(
 
     `size` is a quantity such as `10Gi`; without a storage class the cluster's default serves.
     """
+    return _make_claim(
+        owner,
+        names.home_claim(owner.user),
+        component=names.COMPONENT_HOME,
+        annotations={names.ANNOTATION_TEAM_UID: team_uid},
+        access_mode="ReadWriteMany",
+        size=size,
+        storage_class=storage_class,
+    )
+
+
+def make_scratch_claim(
+    owner: Owner, volume: str, *, team_uid: str, size: str, storage_class: str | None
+) -> dict[str, Any]:
+    """Claim of the scratch disk that a person calls `volume`; for one server at a time.
+
+    It is the person's like the home: a server that is deleted leaves it to the next.
+    """
+    return _make_claim(
+        owner,
+        names.scratch_claim(owner.user, volume),
+        component=names.COMPONENT_SCRATCH,
+        annotations={names.ANNOTATION_TEAM_UID: team_uid, names.ANNOTATION_VOLUME: volume},
+        # with ReadWriteOnce two pods on one node would write to one file system
+        access_mode="ReadWriteOncePod",
+        size=size,
+        storage_class=storage_class,
+    )
+
+
+def _make_claim(
+    owner: Owner,
+    name: str,
+    *,
+    component: str,
+    annotations: dict[str, str],
+    access_mode: str,
+    size: str,
+    storage_class: str | None,
+) -> dict[str, Any]:
     owner = replace(owner, server=None)
     spec: dict[str, Any] = {
-        "accessModes": ["ReadWriteMany"],
+        "accessModes": [access_mode],
         "resources": {"requests": {"storage": size}},
     }
     if storage_class:
@@ -28,43 +97,27 @@ def make_home_claim(
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
-            "name": names.home_claim(owner.user),
-            "labels": {**owner.labels, names.LABEL_COMPONENT: names.COMPONENT_HOME},
-            "annotations": {**owner.annotations, names.ANNOTATION_TEAM_UID: team_uid},
+            "name": name,
+            "labels": {**owner.labels, names.LABEL_COMPONENT: component},
+            "annotations": {**owner.annotations, **annotations},
         },
         "spec": spec,
     }
 
 
-def make_volumes(claim: str, *, shared_memory: int) -> list[dict[str, Any]]:
-    """Volumes of a pod: the home, and shared memory in bytes (counted in the memory limit)."""
-    volumes: list[dict[str, Any]] = [
-        {"name": "home", "persistentVolumeClaim": {"claimName": claim}}
-    ]
-    if shared_memory:
-        volumes.append(
-            {
-                "name": "shared-memory",
-                "emptyDir": {"medium": "Memory", "sizeLimit": str(shared_memory)},
-            }
-        )
-    return volumes
+def disk_of(claim: Mapping[str, Any]) -> str:
+    """What its owner calls a scratch disk, "" of a home."""
+    return (claim["metadata"].get("annotations") or {}).get(names.ANNOTATION_VOLUME, "")
 
 
-def with_home(pod: dict[str, Any], claim: str) -> dict[str, Any]:
-    """The pod with another claim as its home: a person who was renamed keeps the one they had."""
-    volumes = [
-        {**volume, "persistentVolumeClaim": {"claimName": claim}}
-        if volume["name"] == "home"
-        else volume
-        for volume in pod["spec"]["volumes"]
-    ]
-    return {**pod, "spec": {**pod["spec"], "volumes": volumes}}
+def title_of(claim: Mapping[str, Any]) -> str:
+    """What a sentence to its owner calls a claim."""
+    disk = disk_of(claim)
+    return f"your scratch disk “{disk}”" if disk else "your home"
 
 
-def make_mounts(*, shared_memory: int) -> list[dict[str, Any]]:
-    """Where a container sees what `make_volumes` gave the pod."""
-    mounts = [{"name": "home", "mountPath": HOME}]
-    if shared_memory:
-        mounts.append({"name": "shared-memory", "mountPath": SHARED_MEMORY})
-    return mounts
+def amount_of(claim: Mapping[str, Any]) -> str:
+    """What a claim asks for: `20Gi of rook-ceph-block`."""
+    spec = claim["spec"]
+    size = spec["resources"]["requests"]["storage"]
+    return f"{size} of {spec.get('storageClassName') or 'the default storage class'}"

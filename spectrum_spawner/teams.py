@@ -9,11 +9,46 @@ from spectrum_spawner.conditions import find_condition
 
 
 @dataclass(frozen=True, kw_only=True)
+class Share:
+    """The claim of a team's share; it is `prepared` once it has the team's directory."""
+
+    claim: str
+    prepared: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scratch:
+    """Scratch disks as the team is offered them: `size` such as `20Gi`; "" is the default class."""
+
+    size: str
+    storage_class: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A directory that the team may read, by a claim in its namespace."""
+
+    name: str
+    title: str
+    claim: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket:
+    """The team's bucket; while it is not `ready` servers start without it."""
+
+    name: str
+    ready: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Team:
     """One team as the hub and the controller see it.
 
-    `namespace`, `gid`, `ready`, `granted_profiles` and `servers` come from the controller through
-    the object's status; a team that the controller has not prepared yet has no namespace.
+    `namespace`, `gid`, `ready`, `granted_profiles`, `servers`, `share`, `scratch`, `datasets` and
+    `bucket` come from the controller through the object's status; a team that the controller has
+    not prepared yet has no namespace, and what it is not offered is None. `home_size` and
+    `home_storage_class` are what the team asked for, where that is not the release's.
     `idle_minutes` is what the team asked for; the release's limits are not applied to it here.
     """
 
@@ -30,6 +65,10 @@ class Team:
     template: str | None = None
     home_size: str | None = None
     home_storage_class: str | None = None
+    share: Share | None = None
+    scratch: Scratch | None = None
+    datasets: tuple[Dataset, ...] = ()
+    bucket: Bucket | None = None
     namespace: str | None = None
     gid: int | None = None
     ready: bool = False
@@ -45,6 +84,7 @@ class Team:
         status = obj.get("status") or {}
         ready = find_condition(status, "Ready")
         home = (spec.get("storage") or {}).get("home") or {}
+        storage = status.get("storage") or {}
         usage = (status.get("usage") or {}).get("gpus") or {}
         return cls(
             name=metadata["name"],
@@ -60,6 +100,10 @@ class Team:
             template=spec.get("template"),
             home_size=home.get("size"),
             home_storage_class=home.get("storageClass"),
+            share=_read_share(storage.get("share") or {}),
+            scratch=_read_scratch(storage.get("scratch") or {}),
+            datasets=tuple(map(_read_dataset, storage.get("datasets") or [])),
+            bucket=_read_bucket(storage.get("bucket") or {}),
             namespace=status.get("namespace"),
             gid=status.get("gid"),
             ready=ready.get("status") == "True",
@@ -76,6 +120,29 @@ class Team:
 
 def _read_groups(groups: Iterable[str]) -> frozenset[str]:
     return frozenset(filter(None, map(names.plain_group, groups)))
+
+
+def _read_share(share: Mapping[str, Any]) -> Share | None:
+    if not share.get("claim"):
+        return None
+    return Share(claim=share["claim"], prepared=share.get("prepared", False))
+
+
+def _read_scratch(scratch: Mapping[str, Any]) -> Scratch | None:
+    if not scratch.get("size"):
+        return None
+    return Scratch(size=scratch["size"], storage_class=scratch.get("storageClass", ""))
+
+
+def _read_dataset(dataset: Mapping[str, Any]) -> Dataset:
+    name = dataset["name"]
+    return Dataset(name=name, title=dataset.get("title") or name, claim=dataset["claim"])
+
+
+def _read_bucket(bucket: Mapping[str, Any]) -> Bucket | None:
+    if not bucket.get("name"):
+        return None
+    return Bucket(name=bucket["name"], ready=bucket.get("ready", False))
 
 
 def teams_of(groups: Iterable[str], teams: Iterable[Team]) -> list[Team]:

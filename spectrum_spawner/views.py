@@ -104,7 +104,7 @@ class Views:
     def events(
         self, namespace: str, field_selector: str, on_event: Callable[[Object], None]
     ) -> View[Object]:
-        """Events about one object, from the first to those still to come; the caller closes it."""
+        """Events that are selected, from the first to those still to come; the caller closes it."""
         view: View[Object] = View(
             self._watching,
             kube.collection("v1", "events", namespace=namespace),
@@ -150,4 +150,19 @@ def _read_inventory(obj: Object) -> Inventory:
 
 
 def _trim_event(obj: Object) -> Object:
-    return {key: obj.get(key) for key in ("reason", "type", "message")}
+    """Texts `reason`, `type`, `message`, `at` (the last time it was seen) and `claim`.
+
+    The latter is the claim that it is about, "" if it is about something else.
+    """
+    about = obj.get("involvedObject") or {}
+    moments = (
+        obj.get("lastTimestamp"),
+        (obj.get("series") or {}).get("lastObservedTime"),
+        obj.get("eventTime"),
+        obj["metadata"].get("creationTimestamp"),
+    )
+    return {
+        **{key: obj.get(key) or "" for key in ("reason", "type", "message")},
+        "at": next(filter(None, moments), ""),
+        "claim": about.get("name", "") if about.get("kind") == "PersistentVolumeClaim" else "",
+    }

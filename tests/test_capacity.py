@@ -10,6 +10,7 @@ from spectrum_spawner.controller.capacity import (
     Node,
     count,
     count_servers,
+    find_prepared,
     make_node_trim,
     make_pod_trim,
     requested,
@@ -153,12 +154,38 @@ def test_servers_are_counted_by_their_owner_marks(
     metadata: dict[str, Any], phase: str, servers: int
 ) -> None:
     pod = {
-        "metadata": {"name": "p", "namespace": "spectrum-flight", **metadata},
+        "metadata": {"name": "p", "uid": "1", "namespace": "spectrum-flight", **metadata},
         "spec": {"nodeName": "a", "containers": [container()]},
         "status": {"phase": phase},
     }
     found = count_servers([make_pod_trim([GPU], "spectrum")(pod)], {"spectrum-flight": "flight"})
     assert found["spectrum-flight"] == servers
+
+
+def server(created: str, code: int, *, team: str = "flight") -> Holder:
+    """What is kept of a pod that does not run yet, after its share was or was not prepared."""
+    ended = {"name": "share", "state": {"terminated": {"exitCode": code}}}
+    pod = {
+        "metadata": {
+            "name": "p",
+            "uid": "1",
+            "namespace": "spectrum-flight",
+            "creationTimestamp": created,
+            "labels": SERVER,
+            "annotations": {**OWNER, "spectrum.dev/owner-team": team},
+        },
+        "spec": {"nodeName": "a", "containers": [container()]},
+        "status": {"phase": "Pending", "initContainerStatuses": [ended]},
+    }
+    return make_pod_trim([GPU], "spectrum")(pod)
+
+
+def test_a_share_was_prepared_by_a_server_of_its_own_team_whose_container_ended_well() -> None:
+    teams = {"spectrum-flight": "flight"}
+    early, late = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+    assert find_prepared([server(late, 0), server(early, 0)], teams) == {"spectrum-flight": late}
+    assert find_prepared([server(late, 1), server(late, 0, team="ops")], teams) == {}
+    assert count_servers([server(late, 0)], teams) == {}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from spectrum_spawner.choice import Choice, OptionError, choose
 from spectrum_spawner.profiles import Image, Profile
-from spectrum_spawner.teams import Team
+from spectrum_spawner.teams import Scratch, Team
 
 FLIGHT, OPS = (
     Team(name=name, uid=name, display_name=name, groups=frozenset({name}))
@@ -34,6 +34,7 @@ def test_a_choice_needs_no_more_than_what_is_ambiguous() -> None:
         "team": "flight",
         "profile": "cpu-small",
         "image": "tensorflow",
+        "scratch": "",
     }
     assert choose(
         {"team": "ops", "profile": "cpu-small", "image": "base"},
@@ -55,6 +56,11 @@ def test_a_choice_needs_no_more_than_what_is_ambiguous() -> None:
         ({"team": "flight", "profile": {}}, 400),
         ({"team": "flight", "profile": 0}, 400),
         ({"team": "flight", "profile": None}, 400),
+        ({"team": "flight", "scratch": "data"}, 403),  # the team is offered none
+        ({"team": "flight", "scratch": None}, 400),
+        ({"team": "flight", "scratch": True}, 400),
+        ({"team": "flight", "scratch": ["data"]}, 400),
+        ({"team": "flight", "scratch": {"name": "data"}}, 400),
         ({"team": "flight", "profile": "x" * 10**6}, 400),
         ({"team": "flight", "namespace": "kube-system"}, 400),
         ({"team": "flight", "node_selector": {}, "image": "base"}, 400),
@@ -72,6 +78,44 @@ def test_whatever_is_not_allowed_is_refused_in_one_short_sentence(
         True,
         False,
     )
+
+
+WITH_DISKS = replace(FLIGHT, scratch=Scratch(size="20Gi"))
+
+
+@pytest.mark.parametrize("name", ["a", "data", "Exp_1.b", "0", "x" * 63])
+def test_a_scratch_disk_is_what_its_owner_calls_it(name: str) -> None:
+    choice = choose({"scratch": name}, teams=[WITH_DISKS], profiles=KNOWN)
+    assert (choice.scratch, choice.as_options()["scratch"]) == (name, name)
+
+
+def test_no_scratch_disk_is_one_without_a_name() -> None:
+    assert choose({"scratch": ""}, teams=[FLIGHT], profiles=KNOWN).scratch == ""
+    assert choose({}, teams=[WITH_DISKS], profiles=KNOWN).scratch == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("x" * 64, "x" * 253, "x" * 10**6, "-", "-a", "a-", ".", "..", "../a", "a/b", "a b"),
+        *(
+            "a\n",
+            "\n",
+            "\0",
+            "ä",
+            "\N{GRINNING FACE}",
+            "\N{RIGHT-TO-LEFT OVERRIDE}a",
+            "%2f",
+            "$(id)",
+        ),
+    ],
+)
+def test_a_name_that_no_scratch_disk_may_have_is_refused_in_one_sentence(name: str) -> None:
+    with pytest.raises(OptionError) as found:
+        choose({"scratch": name}, teams=[WITH_DISKS], profiles=KNOWN)
+    sentence = str(found.value)
+    assert (found.value.status, "\n" in sentence, len(sentence) < 400) == (400, False, True)
+    assert sentence.startswith("A scratch disk cannot be called “")
 
 
 def test_a_teams_own_default_comes_before_the_profiles() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from spectrum_spawner.controller.changes import (
     Change,
+    find_annotator,
     find_changed_grants,
     find_changes,
     find_writer,
@@ -109,3 +110,19 @@ def test_a_change_that_only_takes_away_is_told_from_others(
     before: dict[str, Any], after: dict[str, Any], removal: bool
 ) -> None:
     assert is_removal(find_changes(before, after)) is removal
+
+
+def test_who_annotated_is_the_last_who_owns_that_very_annotation() -> None:
+    def annotating(manager: str, time: str, key: str) -> dict[str, Any]:
+        fields = {"f:metadata": {"f:annotations": {f"f:{key}": {}}}}
+        return {"manager": manager, "time": time, "fieldsV1": fields}
+
+    fields = [
+        annotating("hub", "2026-01-03T00:00:00Z", "spectrum.dev/owner-team"),
+        annotating("kubectl-annotate", "2026-01-02T00:00:00Z", "spectrum.dev/purge"),
+        annotating("argocd", "2026-01-01T00:00:00Z", "spectrum.dev/purge"),
+        entry("kubectl-edit", "2026-01-04T00:00:00Z"),
+    ]
+    claim = {"metadata": {"managedFields": fields}}
+    assert find_annotator(claim, "spectrum.dev/purge") == "kubectl-annotate"
+    assert find_annotator({"metadata": {}}, "spectrum.dev/purge") is None

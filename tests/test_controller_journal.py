@@ -3,13 +3,16 @@
 import json
 import sqlite3
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spectrum_spawner.controller.growth import Step
 from spectrum_spawner.controller.journal import Journal
 from spectrum_spawner.controller.status import NotReady
+from spectrum_spawner.controller.volumes import VolumeClaim
 from spectrum_spawner.outbox import Outbox
 
 GPU = "nvidia.com/gpu"
@@ -35,6 +38,13 @@ class Ledger:
         database.close()
         records = [json.loads(body) for (body,) in rows]
         return [{key: r[key] for key in ("actor", "reason", "details")} for r in records]
+
+    def read_users(self) -> list[str]:
+        """Whom the records are about."""
+        with sqlite3.connect(self._outbox.path) as database:
+            rows = database.execute("SELECT body FROM pending ORDER BY place").fetchall()
+        database.close()
+        return [json.loads(body)["user"] for (body,) in rows]
 
     async def close(self) -> None:
         await self._outbox.close()
@@ -227,3 +237,89 @@ async def test_a_spec_that_is_too_long_for_a_record_is_told_by_its_keys(ledger: 
     long = {"groups": [f"{number:0250}" for number in range(200)], "leads": ["alice"]}
     ledger.journal.on_team(make_team(spec=long))
     assert ledger.read()[0]["details"] == {"spec": ["groups", "leads"]}
+
+
+SCRATCH = VolumeClaim(
+    name="scratch-alice-big",
+    namespace="spectrum-flight",
+    uid="uid-9",
+    component="scratch",
+    team="flight",
+    user="alice",
+    volume="big",
+    size="10Gi",
+    purge="scratch-alice-big",
+)
+
+
+async def test_claims_of_another_size_are_told_in_one_record(ledger: Ledger) -> None:
+    share = VolumeClaim(name="share", namespace="spectrum-flight", uid="uid-8", size="50Gi")
+    steps = [Step(claim=SCRATCH, size="20Gi"), Step(claim=share, size="100Gi")]
+    ledger.journal.on_grown("flight", steps)
+    ledger.restart().on_grown("flight", steps)
+    assert ledger.read() == [
+        {
+            "actor": "controller",
+            "reason": "Other sizes for claims of team flight: scratch-alice-big from 10Gi to "
+            "20Gi, share from 50Gi to 100Gi.",
+            "details": {
+                "claims": {
+                    "scratch-alice-big": {"from": "10Gi", "to": "20Gi", "uid": "uid-9"},
+                    "share": {"from": "50Gi", "to": "100Gi", "uid": "uid-8"},
+                }
+            },
+        }
+    ]
+
+
+async def test_a_purge_is_told_once_with_whose_data_went_and_who_asked(ledger: Ledger) -> None:
+    ledger.journal.on_purge(SCRATCH, manager="kubectl-annotate")
+    ledger.restart().on_purge(SCRATCH, manager="kubectl-annotate")
+    assert ledger.read() == [
+        {
+            "actor": "manager:kubectl-annotate",
+            "reason": "Claim scratch-alice-big of team flight, the scratch big of alice, is "
+            "deleted for good, as its annotation spectrum.dev/purge asks.",
+            "details": {
+                "namespace": "spectrum-flight",
+                "claim": "scratch-alice-big",
+                "size": "10Gi",
+            },
+        }
+    ]
+    assert ledger.read_users() == ["alice"]
+
+
+async def test_a_purge_that_is_refused_is_told_once_for_each_value(ledger: Ledger) -> None:
+    for value in ("true", "true", "yes"):
+        claim = replace(SCRATCH, purge=value)
+        ledger.journal.on_refused_purge(claim, "the name is another.", manager=None)
+    refused = {
+        "actor": "manager:unknown",
+        "reason": "Claim scratch-alice-big of team flight stays: the name is another.",
+        "details": {
+            "namespace": "spectrum-flight",
+            "claim": "scratch-alice-big",
+            "size": "10Gi",
+        },
+    }
+    assert ledger.read() == [refused, refused]
+
+
+async def test_the_purge_of_a_whole_namespace_is_told(ledger: Ledger) -> None:
+    namespace = {
+        "metadata": {
+            "name": "spectrum-flight",
+            "uid": "uid-3",
+            "annotations": {"spectrum.dev/owner-team": "flight"},
+        }
+    }
+    ledger.journal.on_space_purge(namespace, manager="kubectl-annotate")
+    assert ledger.read() == [
+        {
+            "actor": "manager:kubectl-annotate",
+            "reason": "Namespace spectrum-flight of team flight is deleted for good with all the "
+            "data in it, as its annotation spectrum.dev/purge asks.",
+            "details": {},
+        }
+    ]

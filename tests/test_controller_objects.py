@@ -1,13 +1,14 @@
 """What the controller makes, whose a namespace is, and what counts as drift."""
 
 import copy
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spectrum_spawner.controller.crd import read_definition
-from spectrum_spawner.controller.drift import exact_patch, mending_patch, quantity
+from spectrum_spawner.controller.drift import exact_patch, mending_patch
 from spectrum_spawner.controller.objects import TeamSpace, make_children, make_namespace
 from spectrum_spawner.controller.ownership import (
     Claim,
@@ -23,6 +24,8 @@ from spectrum_spawner.controller.settings import (
     SettingsError,
 )
 from spectrum_spawner.controller.status import make_condition, make_status, status_patch
+from spectrum_spawner.controller.storage_settings import StorageSettings, VolumeSettings
+from spectrum_spawner.quantities import quantity
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -200,6 +203,18 @@ def test_an_empty_gpu_table_allows_no_gpu_by_whatever_name() -> None:
     }
 
 
+def test_a_storage_quota_counts_by_class() -> None:
+    storage = {"rook-cephfs": {"size": "1Ti", "claims": 50}, "rook-ceph-block": {"claims": 0}}
+    assert hard_of({"storage": storage}) == {
+        "rook-cephfs.storageclass.storage.k8s.io/requests.storage": "1Ti",
+        "rook-cephfs.storageclass.storage.k8s.io/persistentvolumeclaims": "50",
+        "rook-ceph-block.storageclass.storage.k8s.io/persistentvolumeclaims": "0",
+    }
+    assert hard_of({"storage": {"fast": {"size": "10Gi"}}}) == {
+        "fast.storageclass.storage.k8s.io/requests.storage": "10Gi"
+    }
+
+
 def test_without_network_rules_there_are_no_policies_and_without_internet_no_rule_for_it() -> None:
     off = Settings(hub_namespace="a", prefix="a-", network=NetworkRules(enabled=False))
     assert "NetworkPolicy" not in [child["kind"] for child in make_children(SPACE, {}, off)]
@@ -255,6 +270,7 @@ def test_quantities_are_compared_by_value() -> None:
     assert exact_patch({"cpu": "500m", "memory": "1Gi"}, {"cpu": "0.5", "memory": "1024Mi"}) == {}
     assert exact_patch({"cpu": "500m"}, {"cpu": "0.6"}) == {"cpu": "0.6"}
     assert quantity("1.5Gi") == 3 * 2**29
+    assert (quantity("1e3"), quantity("2E"), quantity("5u")) == (1000, 2 * 10**18, Decimal("5e-6"))
     with pytest.raises(ValueError, match="no quantity"):
         quantity("16GB")
 
@@ -409,6 +425,8 @@ def test_settings_are_read_from_the_environment(tmp_path: Path) -> None:
             "SPECTRUM_SECRETS": str(tmp_path),
             "ACCELERATORS": '["nvidia.com/gpu", "amd.com/gpu", "nvidia.com/gpu"]',
             "NETWORK_POLICY": '{"enabled": true, "internet": {"except": ["10.0.0.0/8"]}}',
+            "STORAGE": '{"share": {"enabled": true, "size": "50Gi"}}',
+            "RGW_SECRETS": "/run/gateway",
             "TEAM_GIDS": "200000-200009",
         }
     ) == Settings(
@@ -416,6 +434,8 @@ def test_settings_are_read_from_the_environment(tmp_path: Path) -> None:
         prefix="spectrum-",
         accelerators=("amd.com/gpu", "nvidia.com/gpu"),
         network=NetworkRules(internet_except=("10.0.0.0/8", "169.254.0.0/16")),
+        storage=StorageSettings(share=VolumeSettings(enabled=True, size="50Gi")),
+        rgw_secrets=Path("/run/gateway"),
         audit=AuditRules(url="http://service.spectrum:8082/internal/audit", token="secret"),
         first_gid=200000,
         last_gid=200009,
@@ -436,6 +456,8 @@ def test_settings_are_read_from_the_environment(tmp_path: Path) -> None:
         ("NETWORK_POLICY", "[]"),
         ("TEAM_TEMPLATES", "research"),
         ("TEAM_TEMPLATES", '{"research": {"pattern": "(a+)+", "max": 1}}'),
+        ("STORAGE", "50Gi"),
+        ("STORAGE", '{"share": {"size": 50}}'),
         ("SPECTRUM_SECRETS", "/nowhere"),
         ("TEAM_GIDS", "0-10"),
         ("TEAM_GIDS", "200000"),

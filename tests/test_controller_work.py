@@ -148,3 +148,12 @@ async def test_closing_ends_what_runs_and_what_waits() -> None:
     await settle()
     await queue.close()
     assert do.running == 0
+
+
+async def test_what_is_added_after_the_end_is_not_done() -> None:
+    do = Doer()
+    queue = Work(do)
+    await queue.close()
+    queue.add("flight")
+    await settle()
+    assert do.calls == []

@@ -9,7 +9,7 @@ from spectrum_spawner import form
 from spectrum_spawner.choice import OptionError
 from spectrum_spawner.inventory import GPUs, Inventory
 from spectrum_spawner.profiles import Image, Profile
-from spectrum_spawner.teams import Team
+from spectrum_spawner.teams import Scratch, Team
 
 GPU = "nvidia.com/gpu"
 A100 = "NVIDIA-A100-SXM4-80GB"
@@ -38,6 +38,7 @@ GPU_1 = Profile(
     images=(TENSORFLOW, TORCH),
 )
 PROFILES = {profile.name: profile for profile in (CPU_SMALL, GPU_1)}
+SCRATCH = Scratch(size="20Gi", storage_class="rook-ceph-block")
 EVIL = "<script>alert(1)</script>{{7*7}}{username}{0.__class__}"
 
 
@@ -62,6 +63,7 @@ def make_context(**changes):
         "profiles": PROFILES,
         "inventory": make_inventory(),
         "saved": {},
+        "server": "",
         "contact": "your cluster administrators",
         "requests_url": REQUESTS,
     }
@@ -105,7 +107,7 @@ def page_of(**changes):
 
 
 def test_the_context_says_everything_the_page_shows():
-    team = make_team(gpus_used={GPU: 1}, gpus_hard={GPU: 2})
+    team = make_team(gpus_used={GPU: 1}, gpus_hard={GPU: 2}, scratch=SCRATCH)
     assert make_context(teams=[team]) == {
         "teams": [
             {
@@ -116,9 +118,11 @@ def test_the_context_says_everything_the_page_shows():
                 "quotas": {GPU: {"hard": 2, "left": 1}},
                 "notice": "",
                 "default": "cpu-small",
+                "scratch": "20Gi",
                 "checked": True,
             }
         ],
+        "scratch": {"name": "default", "checked": False, "hidden": False, "longest": 63},
         "cards": [
             form.Card(
                 place=0,
@@ -329,6 +333,43 @@ def test_without_scripts_the_form_of_one_team_submits_team_and_profile_alone():
     assert sent == [("team", "flight"), ("profile", "cpu-small")]
 
 
+def scratch_of(**changes):
+    """The name field of the scratch disk and whether it is wanted; None if it is not offered."""
+    page = page_of(**changes)
+    fields = {attributes.get("id"): attributes for _, attributes in page.fields}
+    name = fields.get("spectrum-scratch-name")
+    if name is None:
+        return None
+    return name["value"], "checked" in fields["spectrum-scratch-on"], "disabled" not in name
+
+
+@pytest.mark.parametrize(
+    ("server", "saved", "field"),
+    [
+        ("", {}, ("default", False, False)),
+        ("exp1", {}, ("exp1", False, False)),
+        ("exp 1", {}, ("exp-1--etoeyxnf3wj3p5hr", False, False)),
+        ("exp1", {"scratch": ""}, ("exp1", False, False)),
+        ("exp1", {"scratch": "data"}, ("data", True, True)),
+        ("exp1", {"scratch": ["data"]}, ("exp1", False, False)),
+    ],
+)
+def test_a_scratch_disk_is_called_like_the_server_unless_it_was_called_otherwise(
+    server, saved, field
+):
+    assert scratch_of(teams=[make_team(scratch=SCRATCH)], server=server, saved=saved) == field
+
+
+def test_a_scratch_disk_is_only_offered_where_the_team_is():
+    with_one, without = make_team("ops", scratch=SCRATCH), make_team()
+    saved = {"team": "flight", "scratch": "data"}
+    assert scratch_of(teams=[without]) is None
+    # of somebody in both the field is there, and of use once the other team is chosen
+    assert scratch_of(teams=[without, with_one], saved=saved) == ("data", True, False)
+    saved = {"team": "ops", "scratch": "data"}
+    assert scratch_of(teams=[without, with_one], saved=saved) == ("data", True, True)
+
+
 def test_many_teams_are_chosen_in_a_list():
     page = page_of(teams=[make_team(f"team-{i}") for i in range(7)])
     assert [a["name"] for tag, a in page.fields if tag == "select" and a["name"] == "team"]
@@ -384,11 +425,12 @@ def make_profile(number):
 
 
 def test_a_submitted_form_becomes_options():
-    formdata = {"team": ["flight"], "profile": ["gpu-1"], "image": ["torch"]}
+    formdata = {"team": ["flight"], "profile": ["gpu-1"], "image": ["torch"], "scratch": ["two"]}
     assert form.options_from_form(formdata) == {
         "team": "flight",
         "profile": "gpu-1",
         "image": "torch",
+        "scratch": "two",
     }
     assert form.options_from_form({"profile": ["gpu-1"]}) == {"profile": "gpu-1"}
 
@@ -400,11 +442,11 @@ def test_a_submitted_form_becomes_options():
         ({"image": []}, "Choose one image, not 0."),
         (
             {"team": ["a"], "node": ["n"]},
-            "The form may hold a team, a profile and an image, and nothing else.",
+            "The form may hold a team, a profile, an image and a scratch disk, and nothing else.",
         ),
         (
             {"team_file": [{"body": b"x"}]},
-            "The form may hold a team, a profile and an image, and nothing else.",
+            "The form may hold a team, a profile, an image and a scratch disk, and nothing else.",
         ),
     ],
 )

@@ -15,6 +15,7 @@ from oauthenticator.oauth2 import OAuthenticator
 from traitlets.config import Config, PyFileConfigLoader
 
 import spectrum_spawner
+from spectrum_spawner import storage_page
 from spectrum_spawner.identity import Identity, TableAuthenticator
 from spectrum_spawner.oauth import ProviderIdentity
 from spectrum_spawner.providers import PROVIDERS
@@ -75,10 +76,9 @@ VALUES: dict[str, Any] = {
     "singleuser": {
         "startTimeout": 300,
         "httpTimeout": 60,
-        "homeSize": "10Gi",
-        "homeStorageClass": "",
         "defaultUrl": "/lab",
     },
+    "storage": {"home": {"size": "10Gi", "storageClass": "rook-cephfs"}},
 }
 
 # As the chart writes them for a provider, before anything is said about it.
@@ -167,6 +167,7 @@ def test_the_whole_configuration_follows_from_values_and_secrets(hub: Hub) -> No
                 }
             },
             "db_url": "sqlite:////srv/jupyterhub/jupyterhub.sqlite",
+            "extra_handlers": storage_page.ROUTES,
             "hub_bind_url": "http://0.0.0.0:8081",
             "hub_connect_url": "http://hub.spectrum:8081",
             "load_roles": [
@@ -237,13 +238,15 @@ def test_the_whole_configuration_follows_from_values_and_secrets(hub: Hub) -> No
             "contact": "your cluster administrators",
             "default_url": "/lab",
             "home_size": "10Gi",
-            "home_storage_class": "",
+            "home_storage_class": "rook-cephfs",
             "http_timeout": 60,
             "hub_namespace": "spectrum",
             "images": IMAGES,
             "notices_url": "http://service.spectrum:8082/internal/notices",
             "profiles": PROFILES,
+            "proxy_url": "http://proxy-public.spectrum",
             "start_timeout": 300,
+            "volumes_url": "http://service.spectrum:8082/internal/volumes",
         },
         "ConfigurableHTTPProxy": {
             "api_url": "http://proxy-api:8001",
@@ -368,6 +371,7 @@ def test_the_authenticator_takes_the_configuration(hub: Hub) -> None:
     [
         (change("culling", {}), "culling: unknown key, known are"),
         (change("hub/baseURL", "/"), "hub.baseURL: unknown key, known are hub.baseUrl"),
+        (change("storage/share", {}), "storage.share: unknown key, known are storage.home.size"),
         (change("singleuser/timeout", 1), "singleuser.timeout: unknown key, known are singleuser."),
         (change("auth/method", "ldap"), "auth.method: 'ldap' is none of shared-password, oauth"),
         (change("auth/oauth", {}), "auth.oauth: unknown key, known are auth."),

@@ -106,7 +106,7 @@ def test_files_are_named_from_the_directory_that_the_caller_is_in(tmp_path):
     )
     assert (ended.returncode, ended.stderr) == (
         1,
-        "local/up: --gpu-taint and --cluster-only are for the local cluster alone\n",
+        "local/up: --gpu-taint, --no-ceph and --cluster-only are for the local cluster alone\n",
     )
 
 
@@ -390,7 +390,7 @@ def test_an_unknown_part_is_refused_in_one_line():
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
         "local/test: no part units; there are unit, chart, hub, faults, service, images, cluster, "
-        "browser, keycloak, bench, life\n"
+        "storage, browser, keycloak, bench, life\n"
     )
 
 
@@ -627,7 +627,8 @@ def test_a_team_is_ready_once_its_newest_version_is_reconciled(status, ready):
 
 
 def test_parts_run_the_cheapest_first_and_long_ones_only_when_asked_for():
-    every_day = ["unit", "chart", "hub", "faults", "service", "images", "cluster", "browser"]
+    short = ["unit", "chart", "hub", "faults", "service", "images"]
+    every_day = [*short, "cluster", "storage", "browser"]
     assert choose_parts([], long=False) == every_day
     assert choose_parts([], long=True) == [*every_day, "keycloak", "bench", "life"]
     assert choose_parts(["bench", "unit"], long=False) == ["unit", "bench"]

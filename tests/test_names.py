@@ -49,12 +49,19 @@ def test_two_names_never_share_a_slug(one: str, other: str) -> None:
 def test_names_of_objects_are_labels(user: str, server: str) -> None:
     assert LABEL.match(names.server_name(user, server))
     assert LABEL.match(names.home_claim(user))
+    assert LABEL.match(names.scratch_claim(user, server))
+    assert LABEL.match(names.dataset_claim(server))
     assert LABEL.match(names.team_namespace(user, prefix="a-hub-with-a-long-name-"))
 
 
 def test_a_server_of_one_person_is_never_named_like_the_server_of_another() -> None:
     owners = [("alice", ""), ("alice", "b"), ("alice-b", ""), ("alice--b", ""), ("a", "lice-b")]
     assert len({names.server_name(*owner) for owner in owners}) == len(owners)
+
+
+def test_a_scratch_disk_is_never_named_like_that_of_another_or_by_another_name() -> None:
+    owners = [("alice", "b"), ("alice-b", ""), ("alice", "b-c"), ("alice-b", "c"), ("a", "lice-b")]
+    assert len({names.scratch_claim(*owner) for owner in owners}) == len(owners)
 
 
 def test_a_team_namespace_starts_with_the_prefix_of_its_hub() -> None:
@@ -145,8 +152,8 @@ def test_an_object_is_its_owners_and_nobody_elses() -> None:
         for part in ("hub", "team", "user", "server", "subject"):
             assert found != replace(owner, **{part: other})
         home, same_name = replace(owner, server=None), replace(owner, server=None, subject=other)
-        assert owner.has_home(home)
-        assert not owner.has_home(same_name)
+        assert owner.has_claim(home)
+        assert not owner.has_claim(same_name)
         namespace = make_namespace(make_space(name))
         for team, claim in ((name, Claim.OURS), (other, Claim.TAKEN)):
             record = {"metadata": {"name": team, "uid": "1"}}

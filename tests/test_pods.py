@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from spectrum_spawner.owner import Owner
-from spectrum_spawner.pods import Pod, make_environment, make_placement, make_resources, trim
-from spectrum_spawner.profiles import Profile
+from spectrum_spawner.pods import Pod, trim
 
 ALICE = Owner(hub="spectrum", team="flight", user="alice", server="")
 
@@ -47,7 +46,20 @@ def container(**state: Any) -> list[dict[str, Any]]:
         (
             {
                 "phase": "Pending",
-                "conditions": [{"type": "PodScheduled", "status": "True"}],
+                "conditions": [
+                    {"type": "PodScheduled", "status": "True"},
+                    {"type": "PodReadyToStartContainers", "status": "False"},
+                ],
+            },
+            {"phase": "Pending", "scheduled": True, "mounting": True},
+        ),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [
+                    {"type": "PodScheduled", "status": "True"},
+                    {"type": "PodReadyToStartContainers", "status": "True"},
+                ],
                 "containerStatuses": container(
                     state={"waiting": {"reason": "ErrImagePull", "message": "not found"}}
                 ),
@@ -112,6 +124,58 @@ def test_a_pod_says_what_it_holds_and_since_when() -> None:
     )
 
 
+def test_a_pod_says_which_claims_it_mounts() -> None:
+    obj = make_object({})
+    obj["spec"] = {
+        "containers": [],
+        "volumes": [
+            {"name": "home", "persistentVolumeClaim": {"claimName": "home-alice"}},
+            {"name": "temporary", "emptyDir": {}},
+            {"name": "share", "persistentVolumeClaim": {"claimName": "share"}},
+        ],
+    }
+    assert trim(obj).claims == ("home-alice", "share")
+
+
+WAITING = container(state={"waiting": {"reason": "PodInitializing"}})
+NO_SHARE = {"share_prepared": False, "waiting": "PodInitializing", "ended": False}
+
+
+@pytest.mark.parametrize(
+    ("state", "parts"),
+    [
+        ({"running": {}}, NO_SHARE),
+        (
+            {"terminated": {"exitCode": 0, "reason": "Completed"}},
+            {**NO_SHARE, "share_prepared": True},
+        ),
+        (
+            {"waiting": {"reason": "ErrImagePull", "message": "not found"}},
+            {**NO_SHARE, "waiting": "ErrImagePull", "waiting_message": "not found"},
+        ),
+        (
+            {"terminated": {"exitCode": 1, "reason": "Error", "message": "chgrp: no"}},
+            {
+                **NO_SHARE,
+                "ended": True,
+                "exit_code": 1,
+                "exit_reason": "ShareNotPrepared",
+                "exit_message": "chgrp: no",
+            },
+        ),
+    ],
+)
+def test_what_prepares_the_share_is_told_apart_from_the_server(
+    state: dict[str, Any], parts: dict[str, Any]
+) -> None:
+    statuses = {
+        "containerStatuses": WAITING,
+        "initContainerStatuses": [{"name": "share", "state": state}],
+    }
+    pod = trim(make_object(statuses))
+    assert {key: getattr(pod, key) for key in parts} == parts
+
+
 def test_a_pod_that_is_evicted_says_why() -> None:
     evicted = {"type": "DisruptionTarget", "status": "True", "message": "The node is drained."}
     assert trim(make_object({"conditions": [evicted]})).disruption == "The node is drained."
@@ -124,50 +188,3 @@ def test_a_pod_on_its_way_out_says_so() -> None:
 def test_a_pod_without_our_annotations_belongs_to_nobody() -> None:
     pod = trim(make_object({}, annotations={"component": "singleuser-server"}))
     assert (pod.owner, pod.start_id) == (Owner(hub="", team="", user=""), "")
-
-
-def test_cores_and_bytes_become_exact_quantities() -> None:
-    profile = Profile(
-        name="p", title="p", cpu_guarantee=0.1, cpu_limit=2, memory_limit=2**30, gpu=2
-    )
-    assert make_resources(profile) == {
-        "requests": {"cpu": "100m"},
-        "limits": {"cpu": "2", "memory": "1073741824", "nvidia.com/gpu": "2"},
-    }
-    assert make_resources(Profile(name="p", title="p")) == {"requests": {}, "limits": {}}
-
-
-def test_only_a_server_with_gpus_tolerates_the_taint_of_gpu_nodes() -> None:
-    spot = {"key": "spot", "operator": "Exists"}
-    assert make_placement(Profile(name="p", title="p")) == {}
-    assert make_placement(
-        Profile(name="p", title="p", node_selector={"disk": "ssd"}, tolerations=(spot,))
-    ) == {"nodeSelector": {"disk": "ssd"}, "tolerations": [spot]}
-    assert make_placement(Profile(name="p", title="p", gpu=1, gpu_product="NVIDIA-A100")) == {
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
-        "affinity": {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [
-                        {
-                            "matchExpressions": [
-                                {
-                                    "key": "nvidia.com/gpu.product",
-                                    "operator": "In",
-                                    "values": ["NVIDIA-A100"],
-                                }
-                            ]
-                        }
-                    ]
-                }
-            }
-        },
-    }
-
-
-def test_gpus_are_hidden_from_a_server_that_asked_for_none() -> None:
-    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "A", "value": "1"}]
-    umask = {"name": "NB_UMASK", "value": "002"}
-    hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
-    assert make_environment(env, gpu=0) == [{"name": "A", "value": "1"}, umask, hidden]
-    assert make_environment(env, gpu=1) == [{"name": "A", "value": "1"}, umask]

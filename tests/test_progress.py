@@ -5,10 +5,16 @@ import asyncio
 import pytest
 
 from spectrum_spawner.choice import Choice
-from spectrum_spawner.diagnosis import ExitStatus, why_ended, why_hopeless, why_never_fits
+from spectrum_spawner.diagnosis import (
+    ExitStatus,
+    why_ended,
+    why_hopeless,
+    why_never_fits,
+    why_no_mount_point,
+)
 from spectrum_spawner.inventory import GPUs, Inventory
 from spectrum_spawner.owner import Owner
-from spectrum_spawner.pods import Pod
+from spectrum_spawner.pods import SHARE_FAILED, Pod
 from spectrum_spawner.profiles import Image, Profile
 from spectrum_spawner.progress import Journal, describe_event, describe_pod
 from spectrum_spawner.teams import Team
@@ -36,7 +42,6 @@ def make_pod(**parts: object) -> Pod:
 
 NO_GPU = "0/3 nodes are available: 2 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint"
 NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu, 1 Insufficient memory."
-NO_VOLUME = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
 
 
@@ -53,7 +58,6 @@ NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/s
             make_pod(unschedulable=NO_ROOM),
             (25, "Waiting for room: no node has enough cpu and memory free now"),
         ),
-        (make_pod(unschedulable=NO_VOLUME), (25, "Waiting for your home volume")),
         (
             make_pod(unschedulable=NO_NODE),
             (
@@ -62,6 +66,7 @@ NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/s
                 "if this stays, choose another profile or ask a cluster administrator",
             ),
         ),
+        (make_pod(scheduled=True, mounting=True), (40, "A node is mounting your volumes")),
         (make_pod(scheduled=True), (40, "A node is preparing your server")),
         (
             make_pod(scheduled=True, waiting="ErrImagePull"),
@@ -73,6 +78,15 @@ NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/s
 def test_a_pod_on_its_way_is_told_in_words(pod: Pod | None, step: tuple[int, str]) -> None:
     choice = make_choice(gpu=1, gpu_product="NVIDIA-A100")
     assert describe_pod(pod, choice=choice, inventory=INVENTORY) == step
+
+
+@pytest.mark.parametrize(
+    ("pod", "percent"), [(make_pod(), 25), (make_pod(scheduled=True, waiting="ErrImagePull"), 40)]
+)
+def test_a_volume_in_the_way_is_what_a_pod_waits_for(pod: Pod, percent: int) -> None:
+    why = "your home (claim home-alice): Ceph does not answer"
+    step = describe_pod(pod, choice=make_choice(), inventory=INVENTORY, volume=why)
+    assert step == (percent, f"Waiting for {why}")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +109,6 @@ def test_how_many_gpus_are_free_is_only_said_if_somebody_counted(
         ("Pulling", 'Pulling image "x"', (50, "Pulling image “TensorFlow 2.21” (the first time ")),
         ("Pulled", "Successfully pulled image", (70, "Image “TensorFlow 2.21” is there")),
         ("Pulled", 'Container image "x" already present on machine', None),
-        ("FailedMount", "x", (40, "The node cannot mount your home volume yet and tries again")),
         ("Scheduled", "Successfully assigned", None),
         ("ScriptInjected", "<script>alert(1)</script>", None),
     ],
@@ -127,6 +140,11 @@ def test_events_add_only_what_we_have_a_sentence_for(
             "(OOMKilled), exit code 137.",
         ),
         (
+            make_pod(ended=True, exit_reason=SHARE_FAILED, exit_code=1, exit_message="no room"),
+            "Your server ended while it was starting: the team's directory could not be made in "
+            "the team volume, exit code 1: no room.",
+        ),
+        (
             make_pod(deleting=True),
             "The server's pod was deleted while it was starting: try again.",
         ),
@@ -134,6 +152,50 @@ def test_events_add_only_what_we_have_a_sentence_for(
 )
 def test_a_pod_that_cannot_become_ready_is_given_up_with_a_reason(pod: Pod, sentence: str) -> None:
     assert why_hopeless(pod) == sentence
+
+
+# what runc 1.1 and 1.3 say, as containerd passes it on
+RUNC = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc "
+    "create failed: unable to start container process: error during container init: error mounting "
+    '"/var/lib/kubelet/pods/1/volumes/pvc-1/mount" to rootfs at "/home/jovyan/{name}": '
+)
+OLDER = "mount /var/lib/x:/home/jovyan/{name} (via /proc/self/fd/6), flags: 0x5000: "
+NEWER = "create mountpoint for /home/jovyan/{name} mount: "
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "sentence"),
+    [
+        (
+            "team",
+            f"{RUNC}{OLDER}not a directory: unknown",
+            "Your server cannot start: “team” in your home is no directory, and a volume is to be "
+            "mounted there. Ask a cluster administrator to rename it.",
+        ),
+        (
+            "scratch",
+            f"{RUNC}{NEWER}mkdirat /home/jovyan/scratch: not a directory",
+            "Your server cannot start: “scratch” in your home is no directory, and a volume is to "
+            "be mounted there. Start it without a scratch disk and rename it.",
+        ),
+        (
+            "datasets",
+            f"{RUNC}{NEWER}mkdirat: disk quota exceeded",
+            "Your server cannot start: no directory “datasets” can be made in your home, which is "
+            "full or read-only. Ask a cluster administrator to make room.",
+        ),
+        ("", 'exec: "spectrum-singleuser": not found', ""),
+    ],
+)
+def test_what_is_in_the_place_of_a_volume_is_named(name: str, said: str, sentence: str) -> None:
+    message = said.format(name=name)
+    pods = [
+        make_pod(ended=True, exit_reason="StartError", exit_code=128, exit_message=message),
+        make_pod(waiting="RunContainerError", waiting_message=message),
+    ]
+    assert [why_no_mount_point(pod) for pod in pods] == [sentence, sentence]
+    assert sentence in why_hopeless(pods[0])
 
 
 def test_an_exit_status_is_a_number_that_prints_its_cause() -> None:

@@ -1,6 +1,8 @@
 """The spawner's seams, as far as they need no cluster: the whole manifest, state, sentences."""
 
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import kubespawner.spawner
@@ -9,10 +11,11 @@ import pytest
 from spectrum_spawner import kube
 from spectrum_spawner.choice import Choice
 from spectrum_spawner.kube import Refused
+from spectrum_spawner.mounts import Mount, mounts_of
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.refusals import Exceeded, Refusal, find_exceeded, refusal_of
 from spectrum_spawner.spawner import SpectrumSpawner
-from spectrum_spawner.teams import Team
+from spectrum_spawner.teams import Dataset, Scratch, Share, Team
 from spectrum_spawner.views import Views
 
 IMAGES = {"tensorflow": {"title": "TensorFlow", "image": "registry.example/tf:1"}}
@@ -33,6 +36,9 @@ FLIGHT = Team(
     namespace="spectrum-flight",
     gid=100000,
     ready=True,
+    share=Share(claim="share"),
+    scratch=Scratch(size="20Gi"),
+    datasets=(Dataset(name="imagenet", title="ImageNet", claim="dataset-imagenet"),),
 )
 
 
@@ -56,6 +62,7 @@ async def spawner(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SpectrumSpaw
         api_token="secret",
         profiles=PROFILES,
         images=IMAGES,
+        proxy_url="http://proxy-public.spectrum",
     )
     yield made
     await Views.close_shared()
@@ -64,16 +71,21 @@ async def spawner(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SpectrumSpaw
 
 def choose_profile(spawner: SpectrumSpawner, name: str) -> Choice:
     profile = spawner.known_profiles[name]
-    choice = Choice(team=FLIGHT, profile=profile, image=profile.images[0])
+    choice = Choice(team=FLIGHT, profile=profile, image=profile.images[0], scratch="exp1")
     spawner._apply(choice)
     return choice
 
 
+def make_mounts(team: Team) -> list[Mount]:
+    return mounts_of(team, home="home-ann", scratch="scratch-ann-exp1", disk="exp1")
+
+
 async def test_the_manifest_of_a_server_without_gpu(spawner: SpectrumSpawner) -> None:
     choose_profile(spawner, "cpu-small")
-    pod = await spawner.get_server_manifest(start_id="s-1")
+    pod = await spawner.get_server_manifest(make_mounts(FLIGHT), start_id="s-1")
     container = pod["spec"]["containers"][0]
     env = {entry["name"]: entry["value"] for entry in container.pop("env")}
+    script = pod["spec"]["initContainers"][0]["command"].pop()
     labels = pod["metadata"].pop("labels")
     versions = {"kubespawner-version", "jupyterhub-version"}
     annotations = {
@@ -97,17 +109,43 @@ async def test_the_manifest_of_a_server_without_gpu(spawner: SpectrumSpawner) ->
                 "runAsUser": 1000,
                 "runAsGroup": 1000,
                 "supplementalGroups": [100000],
+                "fsGroup": 100000,
+                "fsGroupChangePolicy": "OnRootMismatch",
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "volumes": [
+                {"name": "home", "persistentVolumeClaim": {"claimName": "home-ann"}},
+                {"name": "share", "persistentVolumeClaim": {"claimName": "share"}},
+                {"name": "scratch", "persistentVolumeClaim": {"claimName": "scratch-ann-exp1"}},
                 {
-                    "name": "home",
-                    "persistentVolumeClaim": {"claimName": "home-ann-username--icccbvwgicqgdnn3"},
+                    "name": "dataset-imagenet",
+                    "persistentVolumeClaim": {"claimName": "dataset-imagenet", "readOnly": True},
                 },
+                {"name": "temporary", "emptyDir": {}},
+                {"name": "datasets", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
                 {
                     "name": "shared-memory",
                     "emptyDir": {"medium": "Memory", "sizeLimit": "268435456"},
                 },
+            ],
+            "initContainers": [
+                {
+                    "name": "share",
+                    "image": "registry.example/tf:1",
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["/bin/sh", "-c"],
+                    "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
+                    "resources": {
+                        "requests": {"cpu": "500m", "memory": "1073741824"},
+                        "limits": {"cpu": "2", "memory": "2147483648"},
+                    },
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "volumeMounts": [{"name": "share", "mountPath": "/share"}],
+                }
             ],
             "containers": [
                 {
@@ -115,6 +153,7 @@ async def test_the_manifest_of_a_server_without_gpu(spawner: SpectrumSpawner) ->
                     "image": "registry.example/tf:1",
                     "imagePullPolicy": "IfNotPresent",
                     "args": ["spectrum-singleuser"],
+                    "envFrom": [{"secretRef": {"name": "bucket", "optional": True}}],
                     "lifecycle": {},
                     "ports": [{"name": "notebook-port", "containerPort": 8888}],
                     "resources": {
@@ -127,6 +166,15 @@ async def test_the_manifest_of_a_server_without_gpu(spawner: SpectrumSpawner) ->
                     },
                     "volumeMounts": [
                         {"name": "home", "mountPath": "/home/jovyan"},
+                        {"name": "share", "mountPath": "/home/jovyan/team", "subPath": "team"},
+                        {"name": "scratch", "mountPath": "/home/jovyan/scratch"},
+                        {"name": "temporary", "mountPath": "/tmp"},
+                        {"name": "datasets", "mountPath": "/home/jovyan/datasets"},
+                        {
+                            "name": "dataset-imagenet",
+                            "mountPath": "/home/jovyan/datasets/imagenet",
+                            "readOnly": True,
+                        },
                         {"name": "shared-memory", "mountPath": "/dev/shm"},
                     ],
                 }
@@ -166,15 +214,40 @@ async def test_the_manifest_of_a_server_without_gpu(spawner: SpectrumSpawner) ->
             "MEM_LIMIT": "2147483648",
             "NB_UMASK": "002",
             "NVIDIA_VISIBLE_DEVICES": "void",
+            "SPECTRUM_URL": "http://proxy-public.spectrum/services/spectrum/",
         }
         == env
     )
+    assert json.loads(env["SPECTRUM_VOLUMES"]) == [
+        {"kind": "home", "name": "", "path": "/home/jovyan"},
+        {"kind": "share", "name": "", "path": "/home/jovyan/team"},
+        {"kind": "scratch", "name": "exp1", "path": "/home/jovyan/scratch"},
+        {"kind": "dataset", "name": "imagenet", "path": "/home/jovyan/datasets/imagenet"},
+    ]
+    assert "100000" in script
+
+
+async def test_a_share_that_is_prepared_is_only_mounted(spawner: SpectrumSpawner) -> None:
+    team = replace(FLIGHT, share=Share(claim="share", prepared=True))
+    choice = choose_profile(spawner, "cpu-small")
+    spawner._apply(replace(choice, team=team))
+    pod = await spawner.get_server_manifest(make_mounts(team), start_id="s-1")
+    assert "initContainers" not in pod["spec"]
+    assert {"name": "share", "persistentVolumeClaim": {"claimName": "share"}} in (
+        pod["spec"]["volumes"]
+    )
+
+
+async def test_what_prepares_the_share_asks_for_no_gpu(spawner: SpectrumSpawner) -> None:
+    choose_profile(spawner, "gpu-1")
+    pod = await spawner.get_server_manifest(make_mounts(FLIGHT), start_id="s-1")
+    assert pod["spec"]["initContainers"][0]["resources"] == {"requests": {}, "limits": {}}
 
 
 async def test_a_gpu_is_a_limit_on_a_node_of_its_product(spawner: SpectrumSpawner) -> None:
     spawner.environment = {"NVIDIA_VISIBLE_DEVICES": "all"}
     choose_profile(spawner, "gpu-1")
-    pod = await spawner.get_server_manifest(start_id="s-1")
+    pod = await spawner.get_server_manifest([], start_id="s-1")
     container = pod["spec"]["containers"][0]
     assert container["resources"] == {"requests": {}, "limits": {"nvidia.com/gpu": "1"}}
     assert "NVIDIA_VISIBLE_DEVICES" not in [entry["name"] for entry in container["env"]]
@@ -252,8 +325,17 @@ FORBIDDEN = 'pods "p" is forbidden: '
             FORBIDDEN + "exceeded quota: spectrum, requested: requests.storage=10Gi, "
             "used: requests.storage=95Gi, limited: requests.storage=100Gi",
             "quota",
-            "The quota of team flight is used up: 95Gi of 100Gi storage in use, 10Gi more needed. "
-            "Stop a server of the team, or request more.",
+            "There is no room for your home: the storage quota of team flight is used up, 95Gi of "
+            "100Gi storage in use, 10Gi more needed. Ask a cluster administrator for more.",
+        ),
+        (
+            FORBIDDEN + "exceeded quota: spectrum, "
+            "requested: fast.storageclass.storage.k8s.io/persistentvolumeclaims=1, "
+            "used: fast.storageclass.storage.k8s.io/persistentvolumeclaims=5, "
+            "limited: fast.storageclass.storage.k8s.io/persistentvolumeclaims=5",
+            "quota",
+            "There is no room for your home: the storage quota of team flight is used up, 5 of 5 "
+            "fast volumes in use, 1 more needed. Ask a cluster administrator for more.",
         ),
         (
             FORBIDDEN + "unable to create new content in namespace x because it is being "
@@ -273,7 +355,8 @@ def test_what_the_api_server_refuses_is_said_in_one_sentence(
     message: str, reason: str, sentence: str
 ) -> None:
     error = Refused(message, status=403, reason="Forbidden")
-    refusal = refusal_of(error, team="flight", what="your server")
+    what = "your home" if "storage" in message else "your server"
+    refusal = refusal_of(error, team="flight", what=what)
     assert (refusal.reason, refusal.jupyterhub_message, refusal.status_code) == (
         reason,
         sentence,

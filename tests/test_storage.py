@@ -1,4 +1,4 @@
-"""Claims and volumes, whole."""
+"""Claims of people, whole."""
 
 import shlex
 from dataclasses import replace
@@ -6,7 +6,10 @@ from dataclasses import replace
 import pytest
 
 from spectrum_spawner import homes, names, storage
+from spectrum_spawner.choice import Choice
 from spectrum_spawner.owner import Owner
+from spectrum_spawner.profiles import Image, Profile
+from spectrum_spawner.teams import Scratch, Team
 
 ALICE = Owner(hub="spectrum", team="ML Vision", user="Alice", server="two")
 KNOWN = replace(ALICE, subject="idp.acme.test|8f2c")
@@ -49,20 +52,54 @@ def test_without_a_storage_class_the_clusters_default_serves() -> None:
     assert "storageClassName" not in claim["spec"]
 
 
-def test_shared_memory_is_a_bounded_volume_in_memory() -> None:
-    assert storage.make_volumes("home-alice", shared_memory=2**28) == [
-        {"name": "home", "persistentVolumeClaim": {"claimName": "home-alice"}},
-        {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "268435456"}},
-    ]
-    assert storage.make_mounts(shared_memory=2**28) == [
-        {"name": "home", "mountPath": "/home/jovyan"},
-        {"name": "shared-memory", "mountPath": "/dev/shm"},
-    ]
+def test_a_scratch_disk_is_a_persons_and_for_one_server_at_a_time() -> None:
+    claim = storage.make_scratch_claim(
+        KNOWN, "exp1", team_uid="u-1", size="20Gi", storage_class="rook-ceph-block"
+    )
+    assert claim == {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": names.scratch_claim("Alice", "exp1"),
+            "labels": {**HOME.labels, "app.kubernetes.io/component": "scratch"},
+            "annotations": {
+                **HOME.annotations,
+                "spectrum.dev/owner-team-uid": "u-1",
+                "spectrum.dev/volume": "exp1",
+            },
+        },
+        "spec": {
+            "accessModes": ["ReadWriteOncePod"],
+            "resources": {"requests": {"storage": "20Gi"}},
+            "storageClassName": "rook-ceph-block",
+        },
+    }
+    assert Owner.of(claim) == HOME
+    assert storage.title_of(claim) == "your scratch disk “exp1”"
+    assert storage.amount_of(claim) == "20Gi of rook-ceph-block"
 
 
-def test_without_shared_memory_the_runtimes_own_stays() -> None:
-    assert [v["name"] for v in storage.make_volumes("home-alice", shared_memory=0)] == ["home"]
-    assert [m["name"] for m in storage.make_mounts(shared_memory=0)] == ["home"]
+def make_claims(choice: Choice) -> list[tuple[str, str]]:
+    """Title and amount of the claims for a server of alice's."""
+    made = storage.make_claims(KNOWN, choice, home_size="10Gi", home_storage_class="")
+    return [(storage.title_of(claim), storage.amount_of(claim)) for claim in made]
+
+
+def test_a_teams_own_sizes_and_classes_come_before_the_releases() -> None:
+    team = Team(name="flight", uid="u-1", display_name="Flight", groups=frozenset())
+    profile = Profile(name="p", title="p")
+    choice = Choice(team=team, profile=profile, image=Image(name="i", title="i", image="i:1"))
+    assert make_claims(choice) == [("your home", "10Gi of the default storage class")]
+    richer = replace(
+        team,
+        home_size="50Gi",
+        home_storage_class="rook-cephfs",
+        scratch=Scratch(size="20Gi", storage_class="rook-ceph-block"),
+    )
+    assert make_claims(replace(choice, team=richer, scratch="exp1")) == [
+        ("your home", "50Gi of rook-cephfs"),
+        ("your scratch disk “exp1”", "20Gi of rook-ceph-block"),
+    ]
 
 
 def test_an_object_without_our_annotations_belongs_to_nobody() -> None:
@@ -95,29 +132,15 @@ def test_a_subject_is_written_on_the_claim_beside_the_name() -> None:
         (ALICE, Owner(hub="", team="", user=""), False),
     ],
 )
-def test_a_home_is_the_subjects_or_without_one_the_names(
+def test_a_claim_is_the_subjects_or_without_one_the_names(
     owner: Owner, home: Owner, is_theirs: bool
 ) -> None:
-    assert owner.has_home(home) is is_theirs
+    assert owner.has_claim(home) is is_theirs
 
 
-def test_a_pod_is_given_another_claim_and_nothing_else_changes() -> None:
-    volumes = storage.make_volumes("home-alice", shared_memory=2**28)
-    pod = {"metadata": {"name": "p"}, "spec": {"volumes": volumes, "containers": []}}
-    given = storage.with_home(pod, "home-former")
-    assert given == {
-        "metadata": {"name": "p"},
-        "spec": {
-            "volumes": storage.make_volumes("home-former", shared_memory=2**28),
-            "containers": [],
-        },
-    }
-    assert volumes == storage.make_volumes("home-alice", shared_memory=2**28)
-
-
-def test_the_command_that_gives_a_home_survives_a_shell() -> None:
+def test_the_command_that_gives_a_claim_survives_a_shell() -> None:
     owner = replace(KNOWN, subject="idp.acme.test|o'neil $(id)")
-    command = homes.give_home("home-alice", owner, namespace="spectrum-flight")
+    command = homes.give_claim("home-alice", owner, namespace="spectrum-flight")
     claim = ["--namespace", "spectrum-flight", "--overwrite", "persistentvolumeclaim", "home-alice"]
     label = f"spectrum.dev/subject={names.slug(owner.subject)}"
     assert shlex.split(command) == [

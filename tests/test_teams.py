@@ -2,7 +2,7 @@
 
 import pytest
 
-from spectrum_spawner.teams import Team, is_lead, teams_of
+from spectrum_spawner.teams import Bucket, Dataset, Scratch, Share, Team, is_lead, teams_of
 
 
 def make_object(name: str, spec: dict | None = None, status: dict | None = None) -> dict:
@@ -31,6 +31,12 @@ def test_a_prepared_team_is_read_whole() -> None:
         "servers": 3,
         "granted": {"profiles": ["gpu-8"], "gpus": {"nvidia.com/gpu": 8}},
         "conditions": [{"type": "Ready", "status": "True", "message": "all there"}],
+        "storage": {
+            "share": {"claim": "share", "size": "50Gi", "phase": "Bound", "prepared": True},
+            "scratch": {"size": "20Gi", "storageClass": "rook-ceph-block"},
+            "datasets": [{"name": "digits", "title": "Digits", "claim": "dataset-digits"}],
+            "bucket": {"name": "flight", "endpoint": "http://rgw.rook-ceph.svc", "ready": True},
+        },
         "usage": {"gpus": {"nvidia.com/gpu": {"used": 1, "hard": 2}, "amd.com/gpu": {"used": 0}}},
     }
     assert Team.from_object(make_object("flight", spec, status)) == Team(
@@ -47,6 +53,10 @@ def test_a_prepared_team_is_read_whole() -> None:
         template="crew",
         home_size="5Gi",
         home_storage_class="fast",
+        share=Share(claim="share", prepared=True),
+        scratch=Scratch(size="20Gi", storage_class="rook-ceph-block"),
+        datasets=(Dataset(name="digits", title="Digits", claim="dataset-digits"),),
+        bucket=Bucket(name="flight", ready=True),
         namespace="spectrum-flight",
         gid=100000,
         ready=True,
@@ -66,6 +76,31 @@ def test_a_team_of_which_only_the_name_is_known_is_its_own_group_and_not_ready()
         gpus_used={},
         gpus_hard={},
     )
+
+
+def test_storage_of_which_little_is_known_yet_is_read_as_far_as_it_goes() -> None:
+    storage = {
+        "share": {"claim": "share", "phase": "Pending"},
+        "scratch": {"size": "20Gi"},
+        "datasets": [{"name": "digits", "claim": "dataset-digits"}],
+        "bucket": {"name": "flight"},
+    }
+    team = Team.from_object(make_object("flight", status={"storage": storage}))
+    assert (team.share, team.scratch, team.datasets, team.bucket) == (
+        Share(claim="share", prepared=False),
+        Scratch(size="20Gi", storage_class=""),
+        (Dataset(name="digits", title="digits", claim="dataset-digits"),),
+        Bucket(name="flight", ready=False),
+    )
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [{}, {"share": {}, "scratch": {}, "datasets": [], "bucket": {}}, {"share": {"size": "1Gi"}}],
+)
+def test_what_a_team_is_not_offered_is_none(storage: dict) -> None:
+    team = Team.from_object(make_object("flight", status={"storage": storage}))
+    assert (team.share, team.scratch, team.datasets, team.bucket) == (None, None, (), None)
 
 
 def test_groups_are_written_with_or_without_the_slashes_around_them() -> None:

@@ -1,4 +1,4 @@
-"""How many GPUs the cluster has, how many are free, and which teams' servers run.
+"""How many GPUs the cluster has, how many are free, which teams' servers run, and what they did.
 
 Pure: trimmed nodes and pods in.
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spectrum_spawner import names
-from spectrum_spawner.controller.drift import quantity
+from spectrum_spawner import names, pods
 from spectrum_spawner.inventory import GPUs, Inventory
+from spectrum_spawner.quantities import quantity
 
 # Pods that hold what they asked for: bound to a node and not at their end.
 HOLDING_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
@@ -34,13 +34,15 @@ class Node:
 class Holder:
     """What is kept of a pod: which node it is on and what it holds there.
 
-    `team` is the team whose server it runs, "" if it is none of this hub's servers.
+    `team` is the team whose server it runs, "" if it is none of this hub's servers. `prepared` is
+    the team in whose share it has made the team's directory, and when the pod was made.
     """
 
     namespace: str
     node: str
     held: Mapping[str, int] = field(default_factory=dict)
     team: str = ""
+    prepared: tuple[str, str] | None = None
 
 
 NO_HOLDER = Holder(namespace="", node="")  # shared by all pods that hold nothing and run no server
@@ -68,18 +70,21 @@ def make_node_trim(accelerators: Iterable[str]) -> Callable[[Mapping[str, Any]],
 def make_pod_trim(
     accelerators: Iterable[str], hub_namespace: str
 ) -> Callable[[Mapping[str, Any]], Holder]:
-    """A function that keeps of a Pod object what `count` and `count_servers` need."""
+    """A function that keeps of a Pod object what the counts here and `find_prepared` need."""
     wanted = frozenset(accelerators)
 
     def trim(pod: Mapping[str, Any]) -> Holder:
-        held, team = requested(pod["spec"], wanted), _running_team(pod, hub_namespace)
-        if not held and not team:
+        held, team = requested(pod["spec"], wanted), _team_of(pod, hub_namespace)
+        is_running = (pod.get("status") or {}).get("phase") == "Running"
+        prepared = _preparation(pod, team) if team else None
+        if not held and not prepared and not (team and is_running):
             return NO_HOLDER
         return Holder(
             namespace=pod["metadata"]["namespace"],
             node=pod["spec"].get("nodeName", ""),
             held=held,
-            team=team,
+            team=team if is_running else "",
+            prepared=prepared,
         )
 
     return trim
@@ -144,16 +149,30 @@ def count_servers(holders: Iterable[Holder], team_of: Mapping[str, str]) -> Coun
     )
 
 
-def _running_team(pod: Mapping[str, Any], hub_namespace: str) -> str:
-    """The team whose server a pod runs, by its owner marks; a label alone makes no server."""
+def find_prepared(holders: Iterable[Holder], team_of: Mapping[str, str]) -> dict[str, str]:
+    """When the youngest pod was made that has prepared the share, by team namespace."""
+    found: dict[str, str] = {}
+    for holder in holders:
+        if holder.prepared and holder.prepared[0] == team_of.get(holder.namespace):
+            created = holder.prepared[1]
+            found[holder.namespace] = max(created, found.get(holder.namespace, ""))
+    return found
+
+
+def _team_of(pod: Mapping[str, Any], hub_namespace: str) -> str:
+    """The team whose server a pod is, by its owner marks; a label alone makes no server."""
     metadata = pod["metadata"]
     component = (metadata.get("labels") or {}).get(names.LABEL_COMPONENT)
     marks = metadata.get("annotations") or {}
-    is_running = (pod.get("status") or {}).get("phase") == "Running"
     is_ours = marks.get(names.ANNOTATION_HUB) == hub_namespace
-    if component != names.COMPONENT_SERVER or not is_running or not is_ours:
+    if component != names.COMPONENT_SERVER or not is_ours:
         return ""
     return marks.get(names.ANNOTATION_TEAM, "")
+
+
+def _preparation(pod: Mapping[str, Any], team: str) -> tuple[str, str] | None:
+    record = pods.trim(pod)
+    return (team, record.created) if record.share_prepared else None
 
 
 def _of_container(container: Mapping[str, Any], wanted: frozenset[str]) -> dict[str, int]:

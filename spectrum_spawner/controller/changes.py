@@ -1,4 +1,4 @@
-"""What changed in a Team's spec, and through whom. Pure: two specs and `managedFields` in."""
+"""What changed in a Team's spec or on a claim, and through whom. Pure: `managedFields` in."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -36,6 +36,16 @@ def find_writers(team: Mapping[str, Any]) -> dict[str, str]:
             manager, time = entry["manager"], entry.get("time", "")
             writers[manager] = max(time, writers.get(manager, ""))
     return writers
+
+
+def find_annotator(obj: Mapping[str, Any], key: str) -> str | None:
+    """Who set an annotation last, by `managedFields`; None if nobody can tell."""
+    found: dict[str, str] = {}
+    for entry in obj["metadata"].get("managedFields") or []:
+        metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+        if f"f:{key}" in (metadata.get("f:annotations") or {}):
+            found[entry["manager"]] = entry.get("time", "")
+    return max(found, key=lambda manager: found[manager], default=None)
 
 
 def find_writer(

@@ -1,14 +1,27 @@
 """What the controller sees: views of its own objects everywhere, kept by kind."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from spectrum_spawner import names
+from spectrum_spawner.controller.bucket import trim_secret
 from spectrum_spawner.controller.ownership import annotation
+from spectrum_spawner.controller.volumes import (
+    StorageClass,
+    VolumeClaim,
+    trim_claim,
+    trim_class,
+)
 from spectrum_spawner.kube import Client, Object, collection, item
 from spectrum_spawner.watch import View, name, namespaced_name
 
 NAMESPACES = ("v1", "namespaces")
+CLAIMS = ("v1", "persistentvolumeclaims")
+VOLUMES = ("v1", "persistentvolumes")
+SECRETS = ("v1", "secrets")
+CLASSES = ("storage.k8s.io/v1", "storageclasses")
 
 # kind -> (API version, plural) of what a team namespace holds
 CHILDREN = {
@@ -36,6 +49,8 @@ def collection_of(manifest: Object) -> str:
 class Cluster:
     """The namespaces that carry this hub's label, and our objects in them, as last seen.
 
+    `volumes` are the PersistentVolumes that carry it: those of datasets, which we make. `classes`
+    are all StorageClasses, `bucket_secrets` the Secrets of buckets without what is secret.
     `on_team` is called with a team's name when anything that belongs to it changes.
     """
 
@@ -45,6 +60,29 @@ class Cluster:
         self._hub_namespace = hub_namespace
         self._on_team = on_team
         self.namespaces = self._make_view(client, *NAMESPACES)
+        self.volumes = self._make_view(client, *VOLUMES)
+        self.classes: View[StorageClass] = View(
+            client, collection(*CLASSES), trim=trim_class, on_change=self._on_class
+        )
+        # by one name alone, so that the controller needs no right to read others
+        self.bucket_secrets = View(
+            client,
+            collection(*SECRETS),
+            trim=trim_secret,
+            key=namespaced_name,
+            label_selector=f"{names.LABEL_HUB}={hub_namespace}",
+            field_selector=f"metadata.name={names.BUCKET_SECRET}",
+            on_change=self._on_change,
+        )
+        self._claims: View[VolumeClaim] = View(
+            client,
+            collection(*CLAIMS),
+            trim=trim_claim,
+            key=namespaced_name,
+            label_selector=f"{names.LABEL_HUB}={hub_namespace}",
+            on_change=self._on_claim,
+        )
+        self._claims_in: defaultdict[str, dict[str, VolumeClaim]] = defaultdict(dict)
         self._children = {
             kind: self._make_view(client, *resource) for kind, resource in CHILDREN.items()
         }
@@ -64,6 +102,19 @@ class Cluster:
         """One of our objects in a team namespace; None also if it lost our label."""
         return self._children[kind].get(f"{namespace}/{name}")
 
+    def claims_in(self, namespace: str) -> list[VolumeClaim]:
+        """The claims with our label in a namespace, by name; whose they are they say themselves."""
+        return [claim for _, claim in sorted(self._claims_in.get(namespace, {}).items())]
+
+    def volumes_of(self, team: str) -> list[Object]:
+        """Volumes that say they were made by this hub for a team of that name."""
+        marks = {names.ANNOTATION_HUB: self._hub_namespace, names.ANNOTATION_TEAM: team}
+        return [
+            volume
+            for volume in self.volumes
+            if all(annotation(volume, key) == value for key, value in marks.items())
+        ]
+
     def namespaces_of(self, team: str) -> list[Object]:
         """Namespaces that say they were made for a team of that name."""
         return [ns for ns in self.namespaces if annotation(ns, names.ANNOTATION_TEAM) == team]
@@ -76,8 +127,12 @@ class Cluster:
             if annotation(ns, names.ANNOTATION_HUB) == self._hub_namespace
         }
 
-    def _views(self) -> Iterator[View[Object]]:
+    def _views(self) -> Iterator[View[Any]]:
         yield self.namespaces
+        yield self.volumes
+        yield self.classes
+        yield self.bucket_secrets
+        yield self._claims
         yield from self._children.values()
 
     def _make_view(self, client: Client, api_version: str, plural: str) -> View[Object]:
@@ -85,17 +140,31 @@ class Cluster:
             client,
             collection(api_version, plural),
             trim=trim,
-            key=name if plural == "namespaces" else namespaced_name,
+            key=name if (api_version, plural) in (NAMESPACES, VOLUMES) else namespaced_name,
             label_selector=f"{names.LABEL_HUB}={self._hub_namespace}",
             on_change=self._on_change,
         )
 
     def _on_change(self, key: str, old: Object | None, new: Object | None) -> None:
         teams = {annotation(obj, names.ANNOTATION_TEAM) for obj in (old, new) if obj is not None}
+        self._tell(teams, namespace=key.partition("/")[0])
+
+    def _on_claim(self, key: str, old: VolumeClaim | None, new: VolumeClaim | None) -> None:
+        namespace, _, name = key.partition("/")
+        if new is not None:
+            self._claims_in[namespace][name] = new
+        else:
+            self._claims_in[namespace].pop(name, None)
+        self._tell({claim.team for claim in (old, new) if claim is not None}, namespace=namespace)
+
+    def _on_class(self, key: str, old: object, new: object) -> None:
+        self._tell(set(self.team_of().values()), namespace="")
+
+    def _tell(self, teams: set[str], *, namespace: str) -> None:
         # an object that lost its marks is still the namespace's, and the namespace has them
-        namespace = self.namespaces.get(key.partition("/")[0])
-        if namespace is not None:
-            teams.add(annotation(namespace, names.ANNOTATION_TEAM))
+        found = self.namespaces.get(namespace)
+        if found is not None:
+            teams = teams | {annotation(found, names.ANNOTATION_TEAM)}
         for team in teams - {""}:
             self._on_team(team)
 

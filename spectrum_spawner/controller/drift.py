@@ -1,16 +1,9 @@
 """How a live object differs from the one that is wanted, as the merge patch that mends it."""
 
-import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
-_QUANTITY = re.compile(r"(-?[0-9]+(?:\.[0-9]*)?|-?\.[0-9]+)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?\Z")
-_FACTORS = {
-    "m": Decimal("0.001"),
-    **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", start=1)},
-    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
-}
+from spectrum_spawner.quantities import quantity
 
 
 def mending_patch(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,14 +36,6 @@ def exact_patch(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str,
         elif key not in live or not _is_same(other, value):
             patch[key] = value
     return patch
-
-
-def quantity(text: str | int) -> Decimal:
-    """The value of a Kubernetes quantity such as `500m` or `32Gi`; raises ValueError."""
-    match = _QUANTITY.match(str(text))
-    if not match:
-        raise ValueError(f"{text!r} is no quantity")
-    return Decimal(match[1]) * _FACTORS.get(match[2], Decimal(1))
 
 
 def _metadata_patch(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:

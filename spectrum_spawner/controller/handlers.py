@@ -68,6 +68,7 @@ class Controller:
             self.settings,
             again=self.work.add,
             count_servers=self._publisher.count_servers,
+            prepared_at=self._publisher.prepared_at,
         )
         await persist(self._shut_out_api_server)
         self._cluster.start()
@@ -87,6 +88,7 @@ class Controller:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.work.close()
+        await self._reconciler.buckets.close()
         await self._publisher.close()
         await self._cluster.close()
         await self._close_outbox()

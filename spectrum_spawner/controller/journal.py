@@ -1,5 +1,7 @@
 """What becomes of Teams, as audit records: made, changed, deleted, mended, made not ready.
 
+And of their claims: other sizes, and the end of one; of their buckets: other keys, and the end.
+
 A Team's `status.observedGeneration` says what has been reported, since it is written after the
 record. So a restart reports nothing twice, and what changed meanwhile is not lost, except the
 values of before. Records of the same event have the same id, should a crash come in between.
@@ -8,12 +10,13 @@ Who wrote is what the writer called itself: a field manager is free text, and no
 controller are believed to have done only what they do: make a Team, and fill it.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spectrum_spawner import team_templates
+from spectrum_spawner import names, team_templates
 from spectrum_spawner.audit import MAX_DETAILS, Record, make_record
 from spectrum_spawner.conditions import find_condition
 from spectrum_spawner.controller import status
@@ -25,7 +28,9 @@ from spectrum_spawner.controller.changes import (
     find_writers,
 )
 from spectrum_spawner.controller.filling import ANNOTATION_FILLED
+from spectrum_spawner.controller.growth import Step
 from spectrum_spawner.controller.ownership import annotation
+from spectrum_spawner.controller.volumes import VolumeClaim
 from spectrum_spawner.kube import FIELD_MANAGER, Object
 from spectrum_spawner.outbox import Outbox
 
@@ -101,6 +106,63 @@ class Journal:
             details={"reason": error.reason},
         )
 
+    def on_grown(self, team: str, steps: Iterable[Step]) -> None:
+        """Report claims that ask for another size from now on."""
+        changes = {
+            step.claim.name: {"from": step.claim.size, "to": step.size, "uid": step.claim.uid}
+            for step in steps
+        }
+        listed = ", ".join(
+            f"{claim} from {change['from']} to {change['to']}" for claim, change in changes.items()
+        )
+        # a view that does not have the change yet may have it made, and reported, once more
+        digest = hashlib.sha256(json.dumps(changes, sort_keys=True).encode()).hexdigest()
+        sentence = f"Other sizes for claims of team {team}: {listed}."
+        self._append(team, f"sizes-{digest}", sentence, details=_cut({"claims": changes}))
+
+    def on_space_purge(self, namespace: Object, *, manager: str | None) -> None:
+        """Report that a whole namespace is about to be deleted because its annotation asks."""
+        name, team = namespace["metadata"]["name"], annotation(namespace, names.ANNOTATION_TEAM)
+        self._append(
+            team,
+            f"{namespace['metadata']['uid']}-purged",
+            f"Namespace {name} of team {team} is deleted for good with all the data in it, as its "
+            f"annotation {names.ANNOTATION_PURGE} asks.",
+            actor=f"manager:{manager or 'unknown'}",
+        )
+
+    def on_purge(self, claim: VolumeClaim, *, manager: str | None) -> None:
+        """Report that a claim is about to be deleted because it says so, by whoever made it."""
+        what = " ".join(part for part in (claim.component, claim.volume) if part)
+        whose = f" of {claim.user}" if claim.user else ""
+        sentence = (
+            f"Claim {claim.name} of team {claim.team}, the {what}{whose}, is deleted for good, as "
+            f"its annotation {names.ANNOTATION_PURGE} asks."
+        )
+        self._append_purge(claim, "purged", sentence, manager)
+
+    def on_refused_purge(self, claim: VolumeClaim, why: str, *, manager: str | None) -> None:
+        """Report that a claim is not deleted although its annotation was meant to ask for it."""
+        asked = hashlib.sha256(claim.purge.encode()).hexdigest()[:20]
+        sentence = f"Claim {claim.name} of team {claim.team} stays: {why}"
+        self._append_purge(claim, f"unpurged-{asked}", sentence, manager)
+
+    def on_bucket(self, team: str, sentence: str, *, id: str, manager: str | None) -> None:
+        """Report what is about to be done about a team's bucket because somebody asked for it."""
+        self._append(team, id, sentence, actor=f"manager:{manager or 'unknown'}")
+
+    def _append_purge(
+        self, claim: VolumeClaim, what: str, sentence: str, manager: str | None
+    ) -> None:
+        self._append(
+            claim.team,
+            f"{claim.uid}-{what}",
+            sentence,
+            actor=f"manager:{manager or 'unknown'}",
+            user=claim.user,
+            details={"namespace": claim.namespace, "claim": claim.name, "size": claim.size},
+        )
+
     def _append(
         self,
         team: str,
@@ -108,6 +170,7 @@ class Journal:
         sentence: str,
         *,
         actor: str = "controller",
+        user: str = "",
         details: Mapping[str, Any] | None = None,
     ) -> None:
         record = make_record(
@@ -116,6 +179,7 @@ class Journal:
             actor=actor,
             id=id,
             team=team,
+            user=user,
             reason=sentence,
             details=details or {},
         )

@@ -7,9 +7,11 @@ that was read back can be compared with the one that is wanted.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from spectrum_spawner import names
 from spectrum_spawner.controller.settings import NetworkRules, Settings
+from spectrum_spawner.controller.storage_settings import BucketSettings
 
 Manifest = dict[str, Any]
 
@@ -44,7 +46,7 @@ def make_children(space: TeamSpace, quota: Mapping[str, Any], settings: Settings
     return [
         make_quota(space, quota, settings.accelerators),
         make_limit_range(space),
-        *make_policies(space, settings.network),
+        *make_policies(space, settings.network, settings.storage.bucket),
         make_service_account(space),
         make_role_binding(space),
     ]
@@ -52,7 +54,7 @@ def make_children(space: TeamSpace, quota: Mapping[str, Any], settings: Settings
 
 def make_namespace(space: TeamSpace) -> Manifest:
     """The namespace, with owner marks and the `restricted` pod security standard."""
-    metadata = _make_metadata(space)
+    metadata = make_metadata(space)
     for mode in ("audit", "enforce", "warn"):
         metadata["labels"][f"pod-security.kubernetes.io/{mode}"] = "restricted"
     metadata["annotations"][ANNOTATION_GID] = str(space.gid)
@@ -83,6 +85,10 @@ def make_quota(
         counts = {**dict.fromkeys(accelerators, 0), **quota["gpus"]}
         for accelerator, count in sorted(counts.items()):
             hard[names.gpu_quota_key(accelerator)] = str(count)
+    for storage_class, amount in sorted((quota.get("storage") or {}).items()):
+        for key, resource in (("size", "requests.storage"), ("claims", "persistentvolumeclaims")):
+            if key in amount:
+                hard[names.storage_quota_key(storage_class, resource)] = str(amount[key])
     spec = {"hard": hard} if hard else {}
     return _make_object(space, "v1", "ResourceQuota", names.QUOTA, spec=spec)
 
@@ -93,7 +99,7 @@ def make_limit_range(space: TeamSpace) -> Manifest:
     return _make_object(space, "v1", "LimitRange", names.LIMIT_RANGE, spec={"limits": limits})
 
 
-def make_policies(space: TeamSpace, rules: NetworkRules) -> list[Manifest]:
+def make_policies(space: TeamSpace, rules: NetworkRules, bucket: BucketSettings) -> list[Manifest]:
     """Nothing in, nothing out, and then what a server needs; none if the rules are off."""
     if not rules.enabled:
         return []
@@ -102,7 +108,7 @@ def make_policies(space: TeamSpace, rules: NetworkRules) -> list[Manifest]:
         "podSelector": {},
         "policyTypes": ["Ingress", "Egress"],
         "ingress": _make_ingress(space.hub_namespace),
-        "egress": _make_egress(space.hub_namespace, rules),
+        "egress": [*_make_egress(space.hub_namespace, rules), *_make_bucket_egress(bucket)],
     }
     api = "networking.k8s.io/v1"
     return [
@@ -148,11 +154,11 @@ def make_role_binding(space: TeamSpace) -> Manifest:
 def _make_object(
     space: TeamSpace, api_version: str, kind: str, name: str, **parts: Any
 ) -> Manifest:
-    metadata = {"name": name, "namespace": space.namespace, **_make_metadata(space)}
+    metadata = {"name": name, "namespace": space.namespace, **make_metadata(space)}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **parts}
 
 
-def _make_metadata(space: TeamSpace) -> dict[str, dict[str, str]]:
+def make_metadata(space: TeamSpace) -> dict[str, dict[str, str]]:
     return {
         "labels": {
             names.LABEL_MANAGED_BY: names.MANAGED_BY,
@@ -187,6 +193,24 @@ def _make_egress(hub_namespace: str, rules: NetworkRules) -> list[Manifest]:
     if rules.internet:
         block = {"cidr": "0.0.0.0/0", "except": list(rules.internet_except)}
         egress.append({"to": [{"ipBlock": block}]})
+    return egress
+
+
+def _make_bucket_egress(bucket: BucketSettings) -> list[Manifest]:
+    """The way to the object store.
+
+    Pods may listen on another port than their Service has; an address of the network may belong
+    to a machine on which more than the object store answers.
+    """
+    if not bucket.endpoint or not bucket.peers:
+        return []
+    blocks = [peer for peer in bucket.peers if "ipBlock" in peer]
+    pods = [peer for peer in bucket.peers if "ipBlock" not in peer]
+    egress: list[Manifest] = [{"to": pods}] if pods else []
+    if blocks:
+        url = urlsplit(bucket.endpoint)
+        port = url.port or (443 if url.scheme == "https" else 80)
+        egress.append({"to": blocks, "ports": _tcp(port)})
     return egress
 
 

@@ -9,6 +9,8 @@ import logging
 
 from spectrum_spawner import names
 from spectrum_spawner.controller import ownership
+from spectrum_spawner.controller.buckets import Buckets
+from spectrum_spawner.controller.changes import find_annotator
 from spectrum_spawner.controller.cluster import NAMESPACES, Cluster
 from spectrum_spawner.controller.journal import Journal
 from spectrum_spawner.controller.settings import Settings
@@ -21,26 +23,40 @@ class Orphans:
     """Marks the namespaces that a Team left behind, and deletes one when its name is given."""
 
     def __init__(
-        self, client: Client, cluster: Cluster, journal: Journal, settings: Settings
+        self,
+        client: Client,
+        cluster: Cluster,
+        buckets: Buckets,
+        journal: Journal,
+        settings: Settings,
     ) -> None:
         self._client = client
+        self._buckets = buckets
         self._journal = journal
         self._cluster = cluster
         self._settings = settings
 
     async def keep_or_purge(self, team: str) -> None:
-        """Look after all namespaces of a team whose Team object certainly does not exist."""
+        """Look after all namespaces of a team whose Team object certainly does not exist.
+
+        Raises what is in the way of a purge, a KubeError or that of the object store: a namespace
+        stays until its bucket is gone, since only it knows of it.
+        """
         own = names.team_namespace(team, prefix=self._settings.prefix)
         found = {ns["metadata"]["name"] for ns in self._cluster.namespaces_of(team)} | {own}
         for name in sorted(found):
             namespace = await get_namespace(self._client, name)
             if namespace is None or not self._is_left_by(team, namespace):
                 continue
-            if ownership.is_to_be_purged(namespace):
-                _log.warning("team %s is gone: purging namespace %s as annotated", team, name)
-                await self._client.delete(item(*NAMESPACES, name), uid=namespace["metadata"]["uid"])
-            else:
+            if not ownership.is_to_be_purged(namespace):
                 await self.mark(namespace)
+                await self._buckets.on_absence(namespace)
+                continue
+            await self._buckets.on_absence(namespace)
+            _log.warning("team %s is gone: purging namespace %s as annotated", team, name)
+            manager = find_annotator(namespace, names.ANNOTATION_PURGE)
+            self._journal.on_space_purge(namespace, manager=manager)
+            await self._client.delete(item(*NAMESPACES, name), uid=namespace["metadata"]["uid"])
 
     async def mark(self, namespace: Object) -> None:
         """Mark once. A purge that was asked for before this moment was not about an orphan."""

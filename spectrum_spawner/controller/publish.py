@@ -12,6 +12,7 @@ from spectrum_spawner.controller.capacity import (
     Node,
     count,
     count_servers,
+    find_prepared,
     make_node_trim,
     make_pod_trim,
 )
@@ -30,7 +31,7 @@ class Publisher:
     """Counts the cluster's GPUs whenever nodes or pods change and publishes the numbers.
 
     Nothing is published before nodes and pods have been listed whole. `on_team` is called with a
-    team's name when the number of its servers has changed.
+    team's name when the number of its servers has changed, or one of them has prepared its share.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Publisher:
     ) -> None:
         self._on_team = on_team
         self._servers: Counter[str] | None = None
+        self._prepared: dict[str, str] = {}
         self._told: dict[str, asyncio.TimerHandle] = {}
         self._client = client
         self._cluster = cluster
@@ -84,6 +86,10 @@ class Publisher:
         """Servers that run in a team's namespace; None while that is not known."""
         return None if self._servers is None else self._servers[namespace]
 
+    def prepared_at(self, namespace: str) -> str:
+        """When a pod was made (RFC 3339) that has prepared a team's share; "" if none is known."""
+        return self._prepared.get(namespace, "")
+
     async def wait_synced(self) -> None:
         """Return once nodes, pods and team namespaces are known."""
         await self._cluster.wait_synced()
@@ -112,9 +118,11 @@ class Publisher:
         teams = self._cluster.team_of()
         before, after = self._servers or Counter(), count_servers(self._pods, teams)
         self._servers = after
+        was_prepared, self._prepared = self._prepared, find_prepared(self._pods, teams)
         loop = asyncio.get_running_loop()
         for namespace in teams.keys() - self._told.keys():
-            if before[namespace] != after[namespace]:
+            has_prepared = self.prepared_at(namespace) > was_prepared.get(namespace, "")
+            if has_prepared or before[namespace] != after[namespace]:
                 timer = loop.call_later(SERVERS_SETTLE, self._tell, namespace, teams[namespace])
                 self._told[namespace] = timer
 

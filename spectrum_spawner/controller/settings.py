@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from spectrum_spawner import names
+from spectrum_spawner.controller.storage_settings import StorageSettings
+from spectrum_spawner.controller.storage_values import StorageError, read_storage
 from spectrum_spawner.team_templates import TeamTemplate, TemplateError, read_templates
 
 LONGEST_PREFIX = 40  # leaves room for a slug that one can still read
@@ -47,7 +49,8 @@ class AuditRules:
 class Settings:
     """Everything that the controller is told.
 
-    `accelerators` are the resource names that any profile can ask for; `first_gid` and
+    `accelerators` are the resource names that any profile can ask for; `rgw_secrets` is the
+    directory with AccessKey and SecretKey of the gateway's administrator; `first_gid` and
     `last_gid` bound the gids of teams; `health_port` answers /healthz.
     """
 
@@ -56,6 +59,8 @@ class Settings:
     accelerators: tuple[str, ...] = ()
     templates: Mapping[str, TeamTemplate] = field(default_factory=dict)
     network: NetworkRules = NetworkRules()
+    storage: StorageSettings = field(default_factory=StorageSettings)
+    rgw_secrets: Path = Path("/etc/spectrum/rgw-admin")
     audit: AuditRules = AuditRules()
     first_gid: int = 100_000
     last_gid: int = 199_999
@@ -63,9 +68,9 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
-        """Read HUB_NAMESPACE (needed), TEAM_NAMESPACE_PREFIX, ACCELERATORS, TEAM_TEMPLATES and
-        NETWORK_POLICY (all JSON), TEAM_GIDS (`100000-199999`), AUDIT_URL, AUDIT_OUTBOX,
-        SPECTRUM_SECRETS and HEALTH_PORT; raises SettingsError."""
+        """Read HUB_NAMESPACE (needed), TEAM_NAMESPACE_PREFIX, ACCELERATORS, TEAM_TEMPLATES,
+        NETWORK_POLICY and STORAGE (all JSON), RGW_SECRETS, TEAM_GIDS (`100000-199999`), AUDIT_URL,
+        AUDIT_OUTBOX, SPECTRUM_SECRETS and HEALTH_PORT; raises SettingsError."""
         hub_namespace = environment.get("HUB_NAMESPACE", "")
         if not hub_namespace:
             raise SettingsError("HUB_NAMESPACE: the namespace of the hub is needed")
@@ -76,6 +81,8 @@ class Settings:
             accelerators=_read_accelerators(environment.get("ACCELERATORS") or "[]"),
             templates=_read_templates(environment.get("TEAM_TEMPLATES") or "{}"),
             network=_read_network(environment.get("NETWORK_POLICY") or "{}"),
+            storage=_read_storage(environment.get("STORAGE") or "{}"),
+            rgw_secrets=Path(environment.get("RGW_SECRETS") or cls.rgw_secrets),
             audit=_read_audit(environment),
             first_gid=first_gid,
             last_gid=last_gid,
@@ -108,6 +115,13 @@ def _read_templates(text: str) -> dict[str, TeamTemplate]:
         return read_templates(_read_json("TEAM_TEMPLATES", text))
     except TemplateError as error:
         raise SettingsError(f"TEAM_TEMPLATES: {error}") from error
+
+
+def _read_storage(text: str) -> StorageSettings:
+    try:
+        return read_storage(_read_json("STORAGE", text))
+    except StorageError as error:
+        raise SettingsError(f"STORAGE: {error}") from error
 
 
 def _read_audit(environment: Mapping[str, str]) -> AuditRules:

@@ -1,16 +1,19 @@
 """The status of a Team: what the controller found, said so that `kubectl get teams` is enough."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from spectrum_spawner import names
 from spectrum_spawner.conditions import find_condition
-from spectrum_spawner.controller.drift import exact_patch, quantity
+from spectrum_spawner.controller.drift import exact_patch
+from spectrum_spawner.quantities import quantity
 
 Manifest = dict[str, Any]
 
 READY = "Ready"
 QUOTA_ENFORCED = "QuotaEnforced"
+STORAGE = "Storage"
 
 
 class NotReady(Exception):  # noqa: N818 - says what happened
@@ -19,6 +22,19 @@ class NotReady(Exception):  # noqa: N818 - says what happened
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing about a team's storage that is worth a sentence; a problem needs somebody.
+
+    `again` tells that it may pass without anything that is watched.
+    """
+
+    reason: str
+    message: str
+    is_problem: bool = True
+    again: bool = False
 
 
 def is_ready(team: Mapping[str, Any]) -> bool:
@@ -44,6 +60,15 @@ def make_quota_condition(quota: Mapping[str, Any]) -> Manifest:
     return make_condition(QUOTA_ENFORCED, True, "Enforced", "Kubernetes counts by this quota.")
 
 
+def make_storage_condition(findings: Iterable[Finding]) -> Manifest:
+    """Whether a team has the storage that it is to have. The first problem gives the reason."""
+    found = sorted(findings, key=lambda finding: not finding.is_problem)
+    if not found:
+        return make_condition(STORAGE, True, "Provided", "All volumes are as they are wanted.")
+    message = " ".join(finding.message for finding in found)
+    return make_condition(STORAGE, not found[0].is_problem, found[0].reason, message)
+
+
 def make_status(
     team: Mapping[str, Any],
     *,
@@ -53,6 +78,7 @@ def make_status(
     quota: Mapping[str, Any] | None = None,
     servers: int | None = None,
     granted: Mapping[str, Any] | None = None,
+    storage: Mapping[str, Any] | None = None,
 ) -> Manifest:
     """The whole status of a Team; parts that are not known are left out."""
     status: Manifest = {
@@ -67,6 +93,8 @@ def make_status(
         status["servers"] = servers
     if granted:
         status["granted"] = dict(granted)
+    if storage:
+        status["storage"] = dict(storage)
     if gpus := gpu_usage(quota or {}):
         used = sum(count["used"] for count in gpus.values())
         hard = sum(count["hard"] for count in gpus.values())

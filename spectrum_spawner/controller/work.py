@@ -22,6 +22,7 @@ class Work:
       key again cuts the pause short.
     - A call that returns a number of seconds has its key added again after them, unless another
       call says otherwise in the meantime.
+    - Once it is closed, what is added is nobody's any more.
     """
 
     def __init__(self, do: Callable[[str], Awaitable[float | None]]) -> None:
@@ -29,15 +30,19 @@ class Work:
         self._wanted: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._closed = False
 
     def add(self, key: str) -> None:
         """Have `do(key)` called soon; needs a running event loop."""
+        if self._closed:
+            return
         self._wanted.setdefault(key, asyncio.Event()).set()
         if key not in self._tasks:
             self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key))
 
     async def close(self) -> None:
         """Cancel what runs and forget what waits."""
+        self._closed = True
         for timer in self._timers.values():
             timer.cancel()
         tasks = list(self._tasks.values())

@@ -8,6 +8,7 @@ from spectrum_spawner.service.handler import SignedIn
 from spectrum_spawner.service.preferences import set_preferences
 from spectrum_spawner.service.problem import Problem, quoted
 from spectrum_spawner.service.stops import stop_server
+from spectrum_spawner.service.volumes import keep_report
 
 
 class Teams(SignedIn):
@@ -88,6 +89,16 @@ class Audit(SignedIn):
         )
 
 
+class Report(SignedIn):
+    """What servers tell of themselves, each minute."""
+
+    is_for_servers = True
+
+    async def post(self) -> None:
+        await keep_report(self.context, self.viewer, self.read_json())
+        self.set_status(204)
+
+
 class Nothing(SignedIn):
     """Whatever else is asked for."""
 
@@ -112,5 +123,6 @@ ROUTES: list[tuple[str, type[SignedIn]]] = [
     (r"requests/([^/]+)/decide", Decision),
     (r"requests/([^/]+)/withdraw", Withdrawal),
     (r"audit", Audit),
+    (r"report", Report),
     (r".*", Nothing),
 ]

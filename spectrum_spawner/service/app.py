@@ -20,6 +20,7 @@ from spectrum_spawner.service import (
     frame,
     ingest,
     pages,
+    volumes,
 )
 from spectrum_spawner.service.context import Context
 from spectrum_spawner.service.hub import Hub
@@ -139,7 +140,12 @@ async def _make_rounds(context: Context, pause: float) -> None:
     """What the service does by itself, again and again."""
     await context.teams.wait_synced()
     while True:
-        for work in (approvals.finish, approvals.find_granted, departures.look):
+        for work in (
+            approvals.finish,
+            approvals.find_granted,
+            departures.look,
+            volumes.forget_old,
+        ):
             try:
                 await work(context)
             except LedgerError as error:

@@ -74,6 +74,7 @@ class SignedIn(HubOAuthenticated, Answering):
     """
 
     viewer: Viewer
+    is_for_servers = False  # whether also a server's own token may do more than read
 
     def initialize(self, context: Context) -> None:
         super().initialize(context)
@@ -95,7 +96,8 @@ class SignedIn(HubOAuthenticated, Answering):
                 status=403,
             )
         self.viewer = viewer
-        if self.request.method not in ("GET", "HEAD") and not viewer.may_act:
+        may_write = viewer.may_act or self.is_for_servers
+        if self.request.method not in ("GET", "HEAD") and not may_write:
             raise Problem(
                 "A server's own token may only read: sign in, and do it yourself.", status=403
             )

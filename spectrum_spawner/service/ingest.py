@@ -1,4 +1,4 @@
-"""What hub and controller ask inside the cluster: to keep their records, and for notices.
+"""What hub and controller ask inside the cluster: to keep records, for notices and figures.
 
 These paths lie outside the service's prefix, so no route of the proxy leads to them.
 """
@@ -6,7 +6,7 @@ These paths lie outside the service's prefix, so no route of the proxy leads to 
 from hmac import compare_digest
 
 from spectrum_spawner.audit import Record, RecordError
-from spectrum_spawner.service import departures
+from spectrum_spawner.service import departures, volumes
 from spectrum_spawner.service.handler import Answering
 from spectrum_spawner.service.problem import Problem
 
@@ -57,6 +57,17 @@ class Notices(Internal):
         self.write_json({"notices": await departures.list_notices(self.context)})
 
 
+class Volumes(Internal):
+    """How full volumes are, for the home page of a user who is in teams."""
+
+    async def get(self) -> None:
+        if self.writer != "hub":
+            raise Problem("Figures of volumes are for the hub.", status=403)
+        user, teams = self.get_query_argument("user"), self.get_query_arguments("team")
+        found = await volumes.list_volumes(self.context, user=user, teams=teams)
+        self.write_json({"volumes": found})
+
+
 class Health(Answering):
     async def get(self) -> None:
         self.write_json({})
@@ -72,5 +83,6 @@ class Nowhere(Answering):
 ROUTES: list[tuple[str, type[Answering]]] = [
     (r"/internal/audit", Ingest),
     (r"/internal/notices", Notices),
+    (r"/internal/volumes", Volumes),
     (r"/healthz", Health),
 ]

@@ -138,6 +138,10 @@ class Ledger:
     async def remove_departure(self, departure: Departure, *records: Record) -> None:
         await self._run(self._replace_departure, departure, None, records)
 
+    async def work(self, work: Callable[..., T], *args: Any) -> T:
+        """Call `work(connection, *args)` in a thread, within one transaction."""
+        return await self._run(self._work, work, args)
+
     async def _run(self, work: Callable[..., T], *args: Any) -> T:
         loop = asyncio.get_running_loop()
         try:
@@ -156,6 +160,10 @@ class Ledger:
                     f"The ledger is of version {found}, and this release knows {tables.VERSION} at "
                     "most: install the newer release again, or name another database."
                 )
+
+    def _work(self, work: Callable[..., T], args: Sequence[Any]) -> T:
+        with self._engine.begin() as connection:
+            return work(connection, *args)
 
     def _add(self, records: Sequence[Record]) -> None:
         with self._engine.begin() as connection:

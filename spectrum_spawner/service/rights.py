@@ -103,6 +103,11 @@ def may_stop(viewer: Viewer, server: Server) -> bool:
     return viewer.may_act and (own or viewer.admin or server.team in viewer.leads)
 
 
+def may_report(viewer: Viewer) -> bool:
+    """Only a server's own token, which speaks for that server."""
+    return viewer.server is not None
+
+
 def may_set_preferences(viewer: Viewer, team: str) -> bool:
     return viewer.may_act and (viewer.admin or team in viewer.leads)
 

@@ -53,6 +53,19 @@ leaving = sa.Table(
     sa.Column("seen_at", sa.String(27), nullable=False),
 )
 
+# what servers last told of their volumes; of what all of a team have in common, user is ""
+figures = sa.Table(
+    "figures",
+    metadata,
+    *(sa.Column(key, sa.String(255), primary_key=True) for key in ("team", "kind", "user", "name")),
+    sa.Column("server", sa.Text, nullable=False),
+    *(sa.Column(key, sa.BigInteger) for key in ("total", "used", "files_total", "files_used")),
+    sa.Column("read_only", sa.Boolean),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("at", sa.String(27), nullable=False),
+    sa.Index("figures_by_time", "at"),
+)
+
 
 def make_engine(url: str) -> sa.Engine:
     """A SQLite or PostgreSQL that answers soon or not at all."""

@@ -1,4 +1,5 @@
-// Shows the chosen team's profiles and submits only the chosen card's image.
+// Shows the chosen team's profiles and submits only the chosen card's image, and a scratch disk
+// only where one is wanted.
 (() => {
   const root = document.getElementById("spectrum-form");
   if (!root) return;
@@ -7,17 +8,19 @@
   const filter = document.getElementById("spectrum-filter");
   const note = document.getElementById("spectrum-note");
   const button = document.getElementById("spectrum-submit");
+  const scratch = document.getElementById("spectrum-scratch");
   if (!cards.length) return;
 
   const radioOf = (card) => card.querySelector("input[name=profile]");
   const chosenCard = () => cards.find((card) => radioOf(card).checked && !radioOf(card).disabled);
   const counted = (count) => `${count} ${count === 1 ? "GPU" : "GPUs"}`;
-  const chosenTeam = () => {
+  const chosenTeamField = () => {
     const field = root.querySelector(
       "input[name=team]:checked, input[name=team][type=hidden], select[name=team]",
     );
-    return (field.selectedOptions ? field.selectedOptions[0] : field).dataset.index;
+    return field.selectedOptions ? field.selectedOptions[0] : field;
   };
+  const chosenTeam = () => chosenTeamField().dataset.index;
   // Text is read once: with a thousand cards, reading it at each key is what would be slow.
   const words = new Map(cards.map((card) => [card, card.textContent.toLowerCase()]));
 
@@ -53,6 +56,30 @@
     }
     applyFilter();
     applyChoice();
+    applyScratch();
+  }
+
+  function applyScratch() {
+    if (!scratch) return;
+    const size = panels.find((each) => each.dataset.index === chosenTeam()).dataset.scratch;
+    const wanted = Boolean(size) && document.getElementById("spectrum-scratch-on").checked;
+    scratch.hidden = !size;
+    document.getElementById("spectrum-scratch-size").textContent = size;
+    document.getElementById("spectrum-scratch-choice").hidden = !wanted;
+    document.getElementById("spectrum-scratch-name").disabled = !wanted;
+    const names = document.getElementById("spectrum-scratch-names");
+    const disks = volumes.filter((volume) => volume.team === chosenTeamField().value);
+    names.replaceChildren(...disks.map((volume) => new Option("", volume.name)));
+  }
+
+  // Names of the disks that are there are offered; without them the form is whole as well.
+  let volumes = [];
+  async function loadVolumes() {
+    const answer = await fetch(`${window.jhdata.base_url}spectrum/volumes`);
+    if (!answer.ok) return;
+    const found = await answer.json();
+    volumes = found.volumes.filter((volume) => volume.kind === "scratch");
+    applyScratch();
   }
 
   function applyChoice() {
@@ -79,6 +106,7 @@
   root.addEventListener("change", (event) => {
     if (event.target.name === "team") applyTeam();
     if (event.target.name === "profile") applyChoice();
+    if (event.target.id === "spectrum-scratch-on") applyScratch();
   });
   document.getElementById("spectrum-filter-text").addEventListener("input", applyFilter);
   document.getElementById("spectrum-filter-text").addEventListener("keydown", (event) => {
@@ -94,4 +122,5 @@
     applyTeam();
   });
   applyTeam();
+  if (scratch) loadVolumes().catch(() => {});
 })();

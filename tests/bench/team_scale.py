@@ -25,7 +25,7 @@ from statistics import mean
 from typing import Any
 
 from local.control_plane import ControlPlane, control_plane
-from spectrum_spawner.controller.cluster import CHILDREN
+from spectrum_spawner.controller.cluster import CHILDREN, CLAIMS, CLASSES
 from spectrum_spawner.controller.handlers import RESYNC, TEAM_WATCH_SECONDS
 from spectrum_spawner.kube import collection
 from spectrum_spawner.watch import WATCH_SECONDS
@@ -35,7 +35,7 @@ from tests.hub.controller import GPU, Controller, Teams
 from tests.hub.metrics import read_requests, read_writes
 
 HUB_NAMESPACE = "spectrum-bench"
-# What one team needs: an object of each kind, but two network policies.
+# What one team needs: an object of each kind, but two network policies; the claim is its share.
 OBJECTS = {
     "POST namespaces": 1,
     "POST resourcequotas": 1,
@@ -43,6 +43,18 @@ OBJECTS = {
     "POST networkpolicies": 2,
     "POST serviceaccounts": 1,
     "POST rolebindings": 1,
+    "POST persistentvolumeclaims": 1,
+}
+# Nobody provides volumes here, so claims are to wait for a pod; homes and shares have this class.
+CLASS = {
+    "metadata": {"name": "rook-cephfs"},
+    "provisioner": "rook-ceph.cephfs.csi.ceph.com",
+    "allowVolumeExpansion": True,
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+STORAGE = {
+    "home": {"size": "10Gi", "storageClass": "rook-cephfs"},
+    "share": {"enabled": True, "size": "50Gi", "storageClass": "rook-cephfs"},
 }
 KUBERNETES_OWN = {"POST serviceaccounts": 1}  # `default`, in each namespace
 BARS = {"seconds": 120.0, "writes an object": 1.0, "more a team": 4.0, "requests a second": 1.0}
@@ -57,7 +69,7 @@ class Bench:
         self.teams = Teams(cluster, HUB_NAMESPACE)
         self.names = [f"team-{number:03}" for number in range(size)]
         self._plane = plane
-        self._controller = Controller(plane, HUB_NAMESPACE, directory)
+        self._controller = Controller(plane, HUB_NAMESPACE, directory, storage=STORAGE)
 
     async def make_teams(self, groups: int) -> None:
         for name in self.names:
@@ -107,7 +119,9 @@ class Bench:
         both = await self._count_requests(seconds)
         self._controller.stop()
         seen = both - await self._count_requests(seconds)
-        views = len(CHILDREN) + 1 + 3  # namespaces; nodes, pods and the inventory
+        # of the cluster: namespaces, claims, volumes, classes and Secrets of buckets; of the
+        # publisher: nodes, pods and the inventory
+        views = len(CHILDREN) + 5 + 3
         renewals = views / mean(WATCH_SECONDS) + 1 / TEAM_WATCH_SECONDS
         looks = (2 * self.size + 2) / RESYNC
         return {
@@ -165,7 +179,8 @@ class Bench:
     async def _read_versions(self) -> dict[str, str]:
         """Resource versions by `namespace/kind/name` of everything that the controller makes."""
         found = {}
-        for kind, resource in {"Namespace": ("v1", "namespaces"), **CHILDREN}.items():
+        others = {"Namespace": ("v1", "namespaces"), "PersistentVolumeClaim": CLAIMS}
+        for kind, resource in {**others, **CHILDREN}.items():
             for one in await self.cluster.list(collection(*resource)):
                 metadata = one["metadata"]
                 namespace = metadata.get("namespace", metadata["name"])
@@ -175,7 +190,7 @@ class Bench:
 
 def _is_ready(team: dict[str, Any]) -> bool:
     conditions = (team.get("status") or {}).get("conditions") or []
-    return len(conditions) == 2 and all(c["status"] == "True" for c in conditions)
+    return len(conditions) == 3 and all(c["status"] == "True" for c in conditions)
 
 
 async def measure(*, teams: int, groups: int, quiet: float) -> dict[str, dict[str, Any]]:
@@ -185,6 +200,7 @@ async def measure(*, teams: int, groups: int, quiet: float) -> dict[str, dict[st
         cluster = await stack.enter_async_context(connect(plane))
         await serve_teams(cluster)
         await cluster.create("/api/v1/namespaces", {"metadata": {"name": HUB_NAMESPACE}})
+        await cluster.create(collection(*CLASSES), CLASS)
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         bench = Bench(plane, cluster, directory, teams)
         await bench.make_teams(groups)

@@ -1,5 +1,6 @@
 """The spawn form in a browser: what it shows, and exactly what it would submit. No hub needed."""
 
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -8,9 +9,10 @@ from playwright.sync_api import expect
 from spectrum_spawner import form
 from spectrum_spawner.inventory import GPUs, Inventory
 from spectrum_spawner.profiles import Image, Profile
-from spectrum_spawner.teams import Team
+from spectrum_spawner.teams import Scratch, Team
 
 GPU = "nvidia.com/gpu"
+HUB = "http://hub.test/hub/"
 IMAGES = (
     Image(name="tensorflow", title="TensorFlow", image="tf:1"),
     Image(name="torch", title="PyTorch", image="torch:1"),
@@ -48,24 +50,33 @@ def show(new_page):
     """Show the form of some teams and profiles; errors of its script fail the test."""
     errors = []
 
-    def on_page(teams, profiles, saved=None, **settings):
+    def on_page(teams, profiles, saved=None, volumes=(), **settings):
         context = form.form_context(
             teams=teams,
             profiles={profile.name: profile for profile in profiles},
             inventory=Inventory(gpus=(GPUs(resource=GPU, product="A100", total=4, free=3),)),
             saved=saved or {},
+            server="exp1",
             contact="your cluster administrators",
             requests_url="/services/spectrum/requests",
         )
         page = new_page(**settings)
         page.on("pageerror", lambda error: errors.append(str(error)))
+        page.route(f"{HUB}spectrum/volumes", lambda route: answer_volumes(route, volumes))
         page.set_content(
-            f"<form id=spawn_form>{form.render(context)}</form><script>{SCRIPT}</script>"
+            f"<form id=spawn_form>{form.render(context)}</form>"
+            f"<script>window.jhdata = {{ base_url: '{HUB}' }};{SCRIPT}</script>"
         )
         return page
 
     yield on_page
     assert errors == []
+
+
+def answer_volumes(route, volumes):
+    # the page itself is of no origin
+    headers = {"Access-Control-Allow-Origin": "*"}
+    route.fulfill(json={"volumes": list(volumes), "notes": []}, headers=headers)
 
 
 def submission(page):
@@ -143,3 +154,34 @@ def test_without_scripts_one_team_can_start(show):
     expect(page.get_by_role("button", name="Start")).to_be_enabled()
     expect(page.get_by_label("ONE")).to_be_visible()
     expect(page.get_by_label("Image")).to_be_disabled()
+
+
+def test_a_scratch_disk_is_submitted_only_where_it_is_wanted_and_offered(show):
+    page = show([FLIGHT, replace(OPS, scratch=Scratch(size="20Gi"))], [SMALL, ONE])
+    disk = page.get_by_label("Scratch disk")
+    expect(disk).to_be_hidden()
+    page.get_by_text("Ops", exact=True).click()
+    expect(page.locator("#spectrum-scratch-facts")).to_contain_text("your own (20Gi)")
+    assert "scratch" not in submission(page)
+    disk.check()
+    assert submission(page)["scratch"] == "exp1"
+    name = page.get_by_label("Name of the disk")
+    name.fill("data")
+    assert submission(page)["scratch"] == "data"
+    for text, is_valid in (("a b", False), ("-a", False), ("", False), ("Exp_1.b-2", True)):
+        name.fill(text)
+        assert name.evaluate("field => field.checkValidity()") is is_valid, text
+    page.get_by_text("Flight", exact=True).click()
+    assert "scratch" not in submission(page)
+
+
+def test_disks_that_are_there_are_offered_by_name(show):
+    team = replace(FLIGHT, scratch=Scratch(size="20Gi"))
+    volumes = [
+        {"kind": "scratch", "team": "flight", "name": "data"},
+        {"kind": "scratch", "team": "ops", "name": "other"},
+        {"kind": "home", "team": "flight", "name": ""},
+    ]
+    page = show([team], [SMALL], volumes=volumes)
+    expect(page.locator("#spectrum-scratch-names option")).to_have_count(1)
+    expect(page.locator("#spectrum-scratch-names option")).to_have_attribute("value", "data")

@@ -30,8 +30,14 @@ TEAMS = {
                 "memory": "32Gi",
                 "pods": 20,
                 "gpus": {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.10gb": 0},
+                "storage": {"rook-cephfs": {"size": "1Ti", "claims": 50}},
             },
-            "storage": {"home": {"size": "20Gi", "storageClass": "standard"}},
+            "storage": {
+                "home": {"size": "20Gi", "storageClass": "standard"},
+                "share": {"enabled": False},
+                "scratch": {"size": "100Gi"},
+                "bucket": {"size": "1Ti", "objects": 100000},
+            },
         },
         "ops": {},
     },
@@ -202,11 +208,22 @@ def test_every_selector_finds_the_pods_of_its_name(manifests: list[dict[str, Any
             assert manifest["spec"]["podSelector"]["matchLabels"] == labels[name]
 
 
-def test_no_rule_has_a_wildcard_or_reaches_secrets(manifests: list[dict[str, Any]]) -> None:
+def test_no_rule_has_a_wildcard_and_one_reaches_secrets_of_one_name(
+    manifests: list[dict[str, Any]],
+) -> None:
+    reaching = []
     for manifest in manifests:
         for rule in manifest.get("rules", []):
             words = [word for part in rule.values() for word in part]
-            assert not {"*", "secrets", "escalate", "impersonate"} & set(words), describe(manifest)
+            assert not {"*", "escalate", "impersonate"} & set(words), describe(manifest)
+            if "secrets" in rule["resources"]:
+                names_ = rule.get("resourceNames", [])
+                reaching.append((*describe(manifest), names_, rule["verbs"]))
+    controller = ("ClusterRole", "spectrum-controller")
+    assert reaching == [
+        (*controller, [], ["create"]),
+        (*controller, ["bucket"], ["get", "list", "watch", "patch", "delete"]),
+    ]
 
 
 def test_the_controller_alone_is_bound_over_the_cluster(manifests: list[dict[str, Any]]) -> None:
@@ -219,12 +236,35 @@ def test_the_controller_alone_is_bound_over_the_cluster(manifests: list[dict[str
     ]
 
 
+def test_a_policy_holds_the_controller_to_teams_wherever_its_cluster_role_lets_it_write(
+    manifests: list[dict[str, Any]],
+) -> None:
+    (role,) = (m for m in manifests if describe(m) == ("ClusterRole", "spectrum-controller"))
+    writing = {"create", "update", "patch", "delete", "deletecollection"}
+    written = {
+        (group, resource)
+        for rule in role["rules"]
+        if writing & set(rule["verbs"])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    policy = ("ValidatingAdmissionPolicy", "spectrum-controller")
+    (spec,) = (m["spec"] for m in manifests if describe(m) == policy)
+    matched = set()
+    for rule in spec["matchConstraints"]["resourceRules"]:
+        assert rule["operations"] == ["CREATE", "UPDATE", "DELETE"]
+        matched |= {(group, name) for group in rule["apiGroups"] for name in rule["resources"]}
+    # the one of teams alone, by its name
+    definition = ("apiextensions.k8s.io", "customresourcedefinitions")
+    assert written - {definition} == matched
+
+
 def test_two_releases_share_no_name_outside_their_namespaces(helm: Helm) -> None:
     def outside(namespace: str) -> set[tuple[str, str]]:
         found = helm.render(FULL, namespace=namespace)
         return {describe(m) for m in found if "namespace" not in m["metadata"]}
 
-    assert len(outside("one")) == 5
+    assert len(outside("one")) == 7
     assert not outside("one") & outside("two")
 
 

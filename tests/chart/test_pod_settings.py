@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spectrum_spawner.controller.settings import Settings as ControllerSettings
+from spectrum_spawner.controller.storage_settings import VolumeSettings
 from spectrum_spawner.service.settings import Settings as ServiceSettings
 from tests.chart.helm import ACCEPTED, Helm, merge
 
@@ -17,8 +18,16 @@ VALUES = merge(
         "teamTemplates": {
             "line": {"pattern": "line-.+", "max": 2, "spec": {"leads": ["alice"]}},
         },
+        "storage": {
+            "share": {"size": "1Ti"},
+            "bucket": {"enabled": True, "endpoint": "http://rgw.rook-ceph.svc"},
+            "datasets": {"digits": {"path": "/volumes/datasets/digits", "size": "1Gi"}},
+        },
     },
 )
+
+# The Secret that an administrator brings.
+RGW = {"AccessKey": base64.b64encode(b"who"), "SecretKey": base64.b64encode(b"hush")}
 
 
 def lay_out(helm: Helm, component: str, root: Path) -> dict[str, str]:
@@ -29,7 +38,8 @@ def lay_out(helm: Helm, component: str, root: Path) -> dict[str, str]:
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     for mount in container["volumeMounts"]:
         if secret := volumes[mount["name"]].get("secret"):
-            data = manifests["Secret", secret["secretName"]]["data"]
+            name = secret["secretName"]
+            data = RGW if name == "rgw-admin" else manifests["Secret", name]["data"]
             directory = root / mount["mountPath"].lstrip("/")
             directory.mkdir(parents=True)
             for item in secret.get("items", [{"key": key, "path": key} for key in data]):
@@ -65,3 +75,10 @@ def test_the_controller_reads_what_the_chart_writes(helm: Helm, tmp_path: Path) 
     assert settings.audit.url == "http://service.spectrum:8082/internal/audit"
     assert len(settings.audit.token) == 64
     assert settings.accelerators == ("nvidia.com/gpu",)
+    assert settings.storage.share == VolumeSettings(
+        enabled=True, size="1Ti", storage_class="rook-cephfs"
+    )
+    assert settings.storage.bucket.endpoint == "http://rgw.rook-ceph.svc"
+    assert [dataset.name for dataset in settings.storage.datasets] == ["digits"]
+    keys = [(settings.rgw_secrets / key).read_text() for key in ("AccessKey", "SecretKey")]
+    assert keys == ["who", "hush"]

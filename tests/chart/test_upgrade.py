@@ -213,6 +213,94 @@ def test_what_an_older_definition_would_drop_stops_the_upgrade(release: Release)
         release.upgrade(merge(FULL, {"teams": {"ops": {"leadGroups": ["leads"]}}}))
 
 
+@pytest.fixture
+def definition_without_shares(release: Release) -> Iterator[None]:
+    """The cluster's Team definition knows homes, and no other storage."""
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties"
+    removed = [f"{path}/storage/properties/share", f"{path}/quota/properties/storage"]
+    older = json.dumps([{"op": "remove", "path": path} for path in removed])
+    release.upgrade()
+    release.kubectl("patch", "crd", "teams.spectrum.dev", "--type=json", "--patch", older)
+    yield
+    release.kubectl("replace", "-f", str(CHART / "crds" / "teams.yaml"))
+
+
+@pytest.mark.usefixtures("definition_without_shares")
+def test_what_an_older_definition_would_drop_deep_inside_stops_the_upgrade(
+    release: Release,
+) -> None:
+    known = {"storage": {"home": {"size": "20Gi"}}, "quota": {"gpus": {"nvidia.com/gpu": 1}}}
+    release.upgrade(merge(FULL, {"teams": {"ops": known}}))
+    for place, team in (
+        ("storage.share", {"storage": {"share": {"size": "20Gi"}}}),
+        ("quota.storage", {"quota": {"storage": {"fast": {"claims": 1}}}}),
+    ):
+        with pytest.raises(HelmError, match=rf"teams\.ops\.{place}: the Team definition that this"):
+            release.upgrade(merge(FULL, {"teams": {"ops": team}}))
+
+
+def make_storage(**sizes: str) -> dict[str, Any]:
+    return merge(FULL, {"storage": {kind: {"size": size} for kind, size in sizes.items()}})
+
+
+def test_volumes_of_a_release_grow_and_never_shrink(release: Release) -> None:
+    release.upgrade(make_storage(home="10240Mi", share="1Ti", scratch="20.5Gi"))
+    for kind, less, had in (
+        ("home", "9Gi", "10240Mi"),
+        ("share", "1023.9Gi", "1Ti"),
+        ("scratch", "20Gi", "20.5Gi"),
+    ):
+        kept = {"home": "10Gi", "share": "1Ti", "scratch": "21Gi"}
+        with pytest.raises(HelmError) as refusal:
+            release.upgrade(make_storage(**{**kept, kind: less}))
+        assert (
+            f"storage.{kind}.size: {less} is less than the {had} that this release has, and "
+            f"volumes grow but never shrink; set {had} or more"
+        ) in str(refusal.value)
+    release.upgrade(merge(FULL, {"storage": {"bucket": {"size": "1Gi"}}}, make_storage(**kept)))
+
+
+def test_a_volume_of_a_team_grows_by_the_values_and_never_shrinks(release: Release) -> None:
+    def make_team(size: str) -> dict[str, Any]:
+        return merge(FULL, {"teams": {"ops": {"storage": {"share": {"size": size}}}}})
+
+    release.upgrade(make_team("1Gi"))
+    release.upgrade(make_team("2Gi"))
+    with pytest.raises(HelmError, match=r"storage\.share\.size: 1Gi is less than 2Gi, and volumes"):
+        release.upgrade(make_team("1Gi"))
+
+
+def test_what_is_offered_for_the_first_time_may_be_smaller_than_was_said_before(
+    release: Release,
+) -> None:
+    off = {"storage": {"share": {"enabled": False}, "scratch": {"enabled": False}}}
+    release.upgrade(merge(FULL, off))
+    release.upgrade(make_storage(share="2Gi", scratch="1Gi"))
+
+
+@pytest.mark.parametrize("told", ["", "{}", '{"home": {}}', "by hand"])
+def test_where_nothing_says_which_sizes_a_release_has_any_will_do(
+    release: Release, told: str
+) -> None:
+    release.upgrade()
+    container = {"name": "controller", "env": [{"name": "STORAGE", "value": told}]}
+    change = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    release.kubectl("patch", "deployment", "controller", "--patch", json.dumps(change))
+    release.upgrade(make_storage(home="1Gi", share="1Gi", scratch="1Gi"), "--dry-run=server")
+
+
+def test_the_notes_name_what_storage_waits_for(release: Release) -> None:
+    digits = {"path": "/volumes/datasets/digits", "size": "1Gi", "teams": ["ops", "later"]}
+    bucket = {"enabled": True, "endpoint": "http://rgw.rook-ceph.svc", "secretName": "gateway"}
+    values = merge(FULL, {"storage": {"datasets": {"digits": digits}, "bucket": bucket}})
+    notes = release.upgrade(values)
+    assert "Dataset digits is for team later, which is not in the values" in notes
+    assert "team ops, which" not in notes
+    assert "Buckets wait for the Secret gateway with AccessKey and SecretKey" in notes
+    release.kubectl("create", "secret", "generic", "gateway", "--from-literal=AccessKey=a")
+    assert "Buckets wait" not in release.upgrade(values)
+
+
 def test_teams_outlive_an_uninstall_and_an_install_takes_them_up(release: Release) -> None:
     def read_uids() -> dict[str, str]:
         return {

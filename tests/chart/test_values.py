@@ -87,7 +87,7 @@ WRONG_ELSEWHERE = [
     ({"proxy": {"service": {"nodePort": "30080"}}}, "at '/proxy/service/nodePort': got string"),
     ({"singleuser": {"startTimeout": -1}}, "at '/singleuser/startTimeout': minimum: got -1"),
     ({"singleuser": {"httpTimeout": 0}}, "at '/singleuser/httpTimeout': minimum: got 0"),
-    ({"singleuser": {"homeSize": "ten"}}, "'ten' does not match pattern"),
+    ({"singleuser": {"homeSize": "10Gi"}}, "additional properties 'homeSize' not allowed"),
     ({"networkPolicy": {"internet": {"except": ["everything"]}}}, "does not match pattern"),
     ({"networkPolicy": {"internet": {"except": ["256.0.0.0/8"]}}}, "does not match pattern"),
     ({"networkPolicy": {"internet": {"except": ["0.0.0.0/0"]}}}, "does not match pattern"),
@@ -163,6 +163,10 @@ WRONG_ELSEWHERE = [
     ),
     ({"teamNamespacePrefix": "Team_"}, 'teamNamespacePrefix: "Team_" must be'),
     ({"teamNamespacePrefix": "t" * 41}, "must be at most 40 of a-z"),
+    ({"teamNamespacePrefix": "k"}, 'kube-... and default, could begin with "k"'),
+    ({"teamNamespacePrefix": "kube-"}, 'could begin with "kube-"'),
+    ({"teamNamespacePrefix": "kube-teams-"}, 'could begin with "kube-teams-"'),
+    ({"teamNamespacePrefix": "def"}, 'could begin with "def"'),
 ]
 
 # What stops an install that has an identity provider.

@@ -1,5 +1,6 @@
 """People at the hub's pages and API, as a browser's session would be."""
 
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urljoin
 
@@ -49,6 +50,20 @@ class Person:
             headers={"X-XSRFToken": self._xsrf(), "Referer": self._hub},
             timeout=60,
         )
+
+    def follow(self, path: str) -> list[str]:
+        """The lines of a stream of the REST API, as far as they come without a pause of 2 s."""
+        address = urljoin(self._hub, f"api/{path}")
+        lines = []
+        with (
+            self._session.get(
+                address, headers={"Referer": self._hub}, stream=True, timeout=(10, 2)
+            ) as answer,
+            suppress(requests.ConnectionError),
+        ):  # what a late line is to the library
+            for line in answer.iter_lines(decode_unicode=True):
+                lines.append(line)
+        return lines
 
     def visit_service(self, page: str = "") -> requests.Response:
         """A page of the Spectrum service; the first one signs in there by way of the hub."""

@@ -51,6 +51,11 @@ class Servers:
         found = self.person.call("GET", f"users/{self.person.name}").json()["servers"]
         return {name: one for name, one in found.items() if one["ready"] or one["pending"]}
 
+    def read_progress(self) -> list[str]:
+        """The sentences that a pending start of the default server has told so far."""
+        lines = self.person.follow(f"{self._path('')}/progress")
+        return [json.loads(line.removeprefix("data:"))["message"] for line in lines if line]
+
     def find_pod(self, team: str, name: str = "") -> dict[str, Any]:
         """The pod of a server; empty if there is none."""
         pod = names.server_name(self.person.name, name)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from spectrum_spawner.controller.journal import Journal
 from spectrum_spawner.controller.objects import TeamSpace, make_children, make_namespace
 from spectrum_spawner.controller.reconcile import Reconciler
 from spectrum_spawner.controller.settings import Settings
+from spectrum_spawner.controller.storage_settings import StorageSettings
 from spectrum_spawner.outbox import Outbox
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster, find_teams
@@ -38,13 +39,15 @@ PATHS = {
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/{}",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings/{}",
 }
+NO_STORAGE = StorageSettings()
 PATIENCE = 120  # seconds that a controller may take to start on a busy machine
 
 
 class Controller:
     """One controller process; it may be stopped and started again.
 
-    `templates` are the release's teamTemplates. Audit records stay in its outbox.
+    `templates` are the release's teamTemplates, `storage` its table of that name,
+    `environment` what else it is told. Audit records stay in its outbox.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class Controller:
         hub_namespace: str,
         directory: Path,
         templates: Mapping[str, Any] | None = None,
+        storage: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         port = find_free_port()
         self.hub_namespace = hub_namespace
@@ -66,8 +71,10 @@ class Controller:
             "HUB_NAMESPACE": hub_namespace,
             "ACCELERATORS": json.dumps([GPU, SLICE]),
             "TEAM_TEMPLATES": json.dumps(templates or {}),
+            "STORAGE": json.dumps(storage or {}),
             "AUDIT_OUTBOX": str(self._outbox),
             "HEALTH_PORT": str(port),
+            **(environment or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -229,24 +236,35 @@ async def connected_client(plane: ControlPlane) -> AsyncIterator[kube.Client]:
 
 @asynccontextmanager
 async def running_reconciler(
-    plane: ControlPlane, hub_namespace: str, directory: Path, clock: Callable[[], datetime]
+    plane: ControlPlane,
+    hub_namespace: str,
+    directory: Path,
+    *,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    storage: StorageSettings = NO_STORAGE,
 ) -> AsyncIterator[Reconciler]:
     """The reconciler of a hub that has no controller; it looks when it is told to."""
     settings = Settings(
-        hub_namespace=hub_namespace, prefix=f"{hub_namespace}-", accelerators=(GPU, SLICE)
+        hub_namespace=hub_namespace,
+        prefix=f"{hub_namespace}-",
+        accelerators=(GPU, SLICE),
+        storage=storage,
     )
     outbox = Outbox(directory / "audit.sqlite", "", "")
     async with connected_client(plane) as client:
         seen = controller_cluster.Cluster(client, hub_namespace, on_team=lambda _: None)
         seen.start()
-        yield Reconciler(
+        reconciler = Reconciler(
             client,
             seen,
             Journal(outbox),
             settings,
             again=lambda _: None,
             count_servers=lambda _: 0,
+            prepared_at=lambda _: "",
             clock=clock,
         )
+        yield reconciler
+        await reconciler.buckets.close()
         await seen.close()
     await outbox.close()

@@ -114,7 +114,7 @@ async def test_a_team_gets_everything_its_namespace_needs(teams: Teams) -> None:
 
     async def enforced() -> dict[str, Any] | None:
         status = (await teams.get("flight"))["status"]
-        return status if status["conditions"][-1]["reason"] == "Enforced" else None
+        return status if status["conditions"][1]["reason"] == "Enforced" else None
 
     status = await wait_until(enforced, within=10, what="counting by the quota")
     for condition in status["conditions"]:
@@ -136,6 +136,12 @@ async def test_a_team_gets_everything_its_namespace_needs(teams: Teams) -> None:
                 "status": "True",
                 "reason": "Enforced",
                 "message": "Kubernetes counts by this quota.",
+            },
+            {
+                "type": "Storage",
+                "status": "False",
+                "reason": "ClassMissing",
+                "message": "There is no default StorageClass, and each home names none.",
             },
         ],
         "usage": {"gpus": {GPU: {"used": 0, "hard": 2}, SLICE: {"used": 0, "hard": 0}}},
@@ -661,7 +667,7 @@ async def test_a_grant_counts_until_it_lapses(
     moment = datetime.datetime(2026, 3, 1, 12, tzinfo=UTC)
     grant = {"gpus": {GPU: 2}, "profiles": ["gpu-8"], "until": "2026-03-02T12:00:00Z"}
     await teams.create("flight", quota={"gpus": {GPU: 1}}, grants={"r-1": grant})
-    async with running_reconciler(plane, "granting", tmp_path, lambda: moment) as reconciler:
+    async with running_reconciler(plane, "granting", tmp_path, clock=lambda: moment) as reconciler:
         assert await reconciler.reconcile("flight") == 86_400
         status = (await teams.get("flight"))["status"]
         assert status["granted"] == {"gpus": {GPU: 2}, "profiles": ["gpu-8"]}
@@ -790,7 +796,7 @@ async def test_an_older_definition_is_raised_and_a_newer_one_left_alone(
         found = await admin.get(CRD_PATH)
         shown = found["spec"]["versions"][0].get("additionalPrinterColumns")
         assert (shown == columns) is is_raised
-        assert (found["metadata"]["annotations"]["spectrum.dev/revision"] == "2") is is_raised
+        assert (found["metadata"]["annotations"]["spectrum.dev/revision"] == "3") is is_raised
 
 
 END = {"until": "2026-03-31T18:00:00Z"}

@@ -78,7 +78,7 @@ async def test_a_stop_by_somebody_else_is_told_until_the_next_start(hub: Hub) ->
     assert await tell(hub) == ["Stopped TIME by admin."]
     await stop(hub, by="alice")
     assert await tell(hub) == ["Stopped TIME by admin."]
-    assert hub.read_options("alice") == {**FLIGHT, "image": "tensorflow"}
+    assert hub.read_options("alice") == {**FLIGHT, "image": "tensorflow", "scratch": ""}
 
 
 async def test_the_service_says_for_whom_it_stops_and_why(hub: Hub) -> None:

@@ -11,12 +11,14 @@ from spectrum_spawner import names
 from spectrum_spawner.identity import TableAuthenticator
 from spectrum_spawner.oauth import TOLD_AT
 from spectrum_spawner.views import Views
+from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster, find_teams
 from tests.hub.fault_proxy import FaultProxy
 from tests.hub.hub import Hub
 from tests.hub.provider import Browser, Provider, read_error, set_crypt_key
-from tests.hub.spawners import OPS, make_spectrum
+from tests.hub.spawners import FLIGHT, OPS, make_spectrum
 from tests.hub.team import Team
+from tests.hub.volumes import find_claims, list_claims, offer_storage
 
 
 @pytest.fixture
@@ -67,10 +69,6 @@ def find_url(hub: Hub) -> str:
     return f"http://127.0.0.1:{hub.config.JupyterHub.hub_port}"
 
 
-def find_claims(team: Team) -> str:
-    return f"/api/v1/namespaces/{team.namespace}/persistentvolumeclaims"
-
-
 async def find_home(cluster: Cluster, team: Team, user: str) -> str:
     """Name of the claim that a person's pod has as its home."""
     volumes = (await cluster.get(team.find_pod(user)))["spec"]["volumes"]
@@ -79,7 +77,7 @@ async def find_home(cluster: Cluster, team: Team, user: str) -> str:
 
 
 async def list_homes(cluster: Cluster, team: Team) -> list[str]:
-    return [claim["metadata"]["name"] for claim in await cluster.list(find_claims(team))]
+    return list(await list_claims(cluster, team))
 
 
 async def test_who_is_removed_from_a_group_starts_nothing_there_and_loses_nothing_that_runs(
@@ -185,6 +183,25 @@ async def test_a_person_who_is_renamed_keeps_their_home(
     assert (await hub.start_server("alice.smith")).status == 201
     assert await find_home(cluster, flight, "alice.smith") == names.home_claim("alice")
     assert await list_homes(cluster, flight) == [names.home_claim("alice")]
+
+
+async def test_a_person_who_is_renamed_keeps_their_disks_and_uses_them_once(
+    hub: Hub, sign_in: SignIn, cluster: Cluster, flight: Team, hub_namespace: str
+) -> None:
+    exp1 = {**FLIGHT, "scratch": "exp1"}
+    await sign_in("s-1", name="alice", groups=["flight"])
+    await start_and_stop(hub, "alice")
+    await offer_storage(cluster, hub_namespace, "flight")
+    teams = Views.shared(hub_namespace).teams
+    await wait_until(lambda: teams.get("flight").scratch, within=10)
+    assert (await hub.start_server("alice", exp1)).status == 201
+    await sign_in("s-1", name="alice.smith", groups=["flight"])
+    answer = await hub.start_server("alice.smith", exp1)
+    assert (answer.status, "disk “exp1” is in use by" in answer.message) == (409, True)
+    await hub.stop_server("alice")
+    await hub.wait_absent("alice", within=10)
+    assert (await hub.start_server("alice.smith", exp1)).status == 201
+    assert len(await list_claims(cluster, flight)) == 2
 
 
 async def test_another_person_of_the_same_name_does_not_get_the_home(

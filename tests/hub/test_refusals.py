@@ -76,6 +76,8 @@ UNKNOWN_OR_FOREIGN = [
     ({"image": "nope"}, "no image “nope”"),
     ({"image": "tensorflow\n"}, "no image"),
     ({"image": "localhost/spectrum/tensorflow-notebook:dev"}, "no image"),
+    ({"scratch": "data"}, "is offered no scratch disks"),
+    *(({"scratch": name}, "cannot be called") for name in ("x" * 64, "x" * 253, "../a", "ä", "\n")),
     ({"namespace": "kube-system"}, "Unknown option"),
     ({"service_account": "default", "cmd": ["sh"]}, "Unknown option"),
 ]
@@ -87,7 +89,7 @@ async def test_options_that_are_unknown_or_somebody_elses(hub: Hub, refused: Ref
 
 
 async def test_options_of_another_type(hub: Hub, refused: Refused) -> None:
-    for key in ("team", "profile", "image"):
+    for key in ("team", "profile", "image", "scratch"):
         for value in ([], ["cpu-small"], {}, {"a": 1}, 0, 1.5, True, None):
             message = await refused(hub.start_server("alice", {**FLIGHT, key: value}))
             assert f"{key} must be a string" in message

@@ -20,6 +20,7 @@ from spectrum_spawner.team_templates import ensure_teams, make_team, read_templa
 from spectrum_spawner.teams import Team
 from spectrum_spawner.watch import View
 from tests.chart.helm import ACCEPTED, Helm, merge
+from tests.hub.account import ADMISSION, POLICY_KINDS
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster, connect, find_teams
 from tests.hub.controller import GPU, Controller, Teams
@@ -33,11 +34,6 @@ TEMPLATES: dict[str, dict[str, Any]] = {
         "spec": {"profiles": ["gpu-1"], "quota": {"pods": 4, "gpus": {GPU: 1}}},
     },
     "wrong": {"pattern": "wrong/.*", "max": 9, "spec": {"quota": {"cpu": "many"}}},
-}
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-POLICY_KINDS = {
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 
 

@@ -16,6 +16,22 @@ class Hub(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.posts: list[tuple[str, Any]] = []
+        self._news = threading.Condition()
+
+    def note_post(self, path: str, body: Any) -> None:
+        with self._news:
+            self.posts.append((path, body))
+            self._news.notify_all()
+
+    def wait_for_post(self, path: str, *, within: float = 20) -> Any:
+        """The first body that was sent to a path, now or later."""
+
+        def find() -> list[Any]:
+            return [body for sent_to, body in self.posts if sent_to == path]
+
+        with self._news:
+            assert self._news.wait_for(find, within), f"nothing was sent to {path}"
+            return find()[0]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -34,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.posts.append((self.path, json.loads(body)))
+        self.server.note_post(self.path, json.loads(body))
         self._answer(200, {})
 
     def _answer(self, status: int, body: dict[str, object]) -> None:

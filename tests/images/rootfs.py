@@ -26,7 +26,7 @@ if [ "$keep" = no ]; then
     mount -t overlay overlay -o "lowerdir=$root,upperdir=/mnt/upper,workdir=/mnt/work" /mnt/root
     root=/mnt/root
 fi
-mount --bind "$home" "$root/home/jovyan" 2>/dev/null || true
+mount --rbind "$home" "$root/home/jovyan" 2>/dev/null || true
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 cp /etc/hosts /etc/resolv.conf "$root/etc/"

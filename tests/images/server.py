@@ -42,12 +42,32 @@ class Server:
             pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
         return pid
 
+    @property
+    def root(self) -> Path:
+        """The server's own root directory, with what it has in memory."""
+        return Path(f"/proc/{self.find_pid()}/root")
+
     def get(self, path: str, *, token: str | None = TOKEN, timeout: float = 90) -> Answer:
         """GET a path below the server's prefix."""
+        return self._ask("GET", path, token=token, timeout=timeout)
+
+    def put(self, path: str, body: object) -> Answer:
+        """PUT an object as JSON to a path below the server's prefix."""
+        return self._ask("PUT", path, body=json.dumps(body))
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: str | None = None,
+        token: str | None = TOKEN,
+        timeout: float = 90,
+    ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         headers = {"Authorization": f"token {token}"} if token else {}
         try:
-            connection.request("GET", PREFIX + path, headers=headers)
+            connection.request(method, PREFIX + path, body, headers)
             response = connection.getresponse()
             text = response.read().decode(errors="replace")
             return Answer(response.status, response.headers, text)
@@ -89,13 +109,17 @@ def running_server(
     hub_port: int,
     command: Sequence[str] | None = None,
     environment: dict[str, str] | None = None,
+    log: Path | None = None,
     timeout: float = 60,
 ) -> Iterator[Server]:
-    """Start the image's default command, or `command`, and wait for its first HTTP 200."""
+    """Start the image's default command, or `command`, and wait for its first HTTP 200.
+
+    What it prints goes to `log`, by default a file in the home.
+    """
     port = find_free_port()
     variables = make_environment(hub_port, port) | (environment or {})
     words = [*root.config["Entrypoint"], *(command or root.config["Cmd"])]
-    log = home / ".server.log"
+    log = log or home / ".server.log"
     with log.open("wb") as output:
         began = time.monotonic()
         process = root.start(words, home=home, environment=variables, output=output)

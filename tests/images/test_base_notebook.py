@@ -1,6 +1,7 @@
 """The server's image: what it may do, how it starts, what it leaves alone."""
 
 import json
+import os
 import struct
 import zipfile
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.images.hub import Hub
+from tests.images.inside import run_cell, run_line
 from tests.images.rootfs import RootFilesystem
 from tests.images.server import running_server
 
@@ -81,8 +83,7 @@ def test_the_server_reports_its_activity_to_the_hub(
     root: RootFilesystem, home: Path, hub: Hub
 ) -> None:
     with running_server(root, home=home, hub_port=hub.server_port):
-        path, body = hub.posts[0]
-    assert path == "/hub/api/users/alice/activity"
+        body = hub.wait_for_post("/hub/api/users/alice/activity")
     assert body["servers"][""]["last_activity"] == body["last_activity"]
 
 
@@ -148,10 +149,85 @@ def _has_bytecode(source: Path) -> bool:
     return (flags, mtime, size) == (0, int(status.st_mtime), status.st_size)
 
 
-def test_files_are_writable_by_the_group(root: RootFilesystem, home: Path, hub: Hub) -> None:
+def test_files_are_writable_by_the_group_whoever_makes_them(
+    root: RootFilesystem, home: Path, hub: Hub
+) -> None:
+    (home / "team").mkdir()
+    (home / "team").chmod(0o2777)
     with running_server(root, home=home, hub_port=hub.server_port) as server:
-        status = Path(f"/proc/{server.find_pid()}/status").read_text()
-    assert "Umask:\t0002\n" in status
+        made = server.put("api/contents/team/by-server", {"type": "directory"})
+        assert made.status == 201
+        text = {"type": "file", "format": "text", "content": "text"}
+        assert server.put("api/contents/team/by-server/file", text).status == 201
+        run_cell(
+            server, "import os; os.mkdir('by-kernel'); open('by-kernel/file', 'w')", path="team/n"
+        )
+        run_line(server, "cd ~/team; mkdir by-terminal; touch by-terminal/file")
+    modes = {
+        str(path.relative_to(home / "team")): f"{path.stat().st_mode & 0o7777:o}"
+        for path in sorted((home / "team").rglob("*"))
+    }
+    makers = ("by-kernel", "by-server", "by-terminal")
+    assert modes == {
+        **dict.fromkeys(makers, "2775"),
+        **{f"{maker}/file": "664" for maker in makers},
+    }
+
+
+def test_temporary_files_of_notebooks_and_terminals_are_not_in_the_home(
+    root: RootFilesystem, home: Path, hub: Hub
+) -> None:
+    with running_server(root, home=home, hub_port=hub.server_port) as server:
+        code = """
+import tempfile, jupyter_core.paths
+print(tempfile.gettempdir(), jupyter_core.paths.jupyter_runtime_dir())
+"""
+        assert run_cell(server, code) == "/tmp /tmp/jupyter-runtime\n"
+        assert run_line(server, "dirname $(mktemp)") == "/tmp"
+
+
+def test_terminals_find_the_programs_of_the_environment(
+    root: RootFilesystem, home: Path, hub: Hub
+) -> None:
+    with running_server(root, home=home, hub_port=hub.server_port) as server:
+        assert run_line(server, "command -v python pip jupyter aws") == (
+            "/opt/spectrum/bin/python\n/opt/spectrum/bin/pip\n"
+            "/opt/spectrum/bin/jupyter\n/opt/spectrum/bin/aws"
+        )
+
+
+def test_the_server_tells_the_service_how_full_its_volumes_are(
+    root: RootFilesystem, home: Path, hub: Hub
+) -> None:
+    paths = [("home", "/home/jovyan"), ("share", "/nowhere")]
+    listed = json.dumps([{"kind": kind, "name": "", "path": path} for kind, path in paths])
+    url = f"http://127.0.0.1:{hub.server_port}/services/spectrum/"
+    told = {"SPECTRUM_URL": url, "SPECTRUM_VOLUMES": listed}
+    with running_server(root, home=home, hub_port=hub.server_port, environment=told) as server:
+        report = hub.wait_for_post("/services/spectrum/api/report")
+        warnings = server.get_json("spectrum/volumes")
+        assert server.get("spectrum/volumes", token=None).status in (302, 403)
+        status = server.get_json("api/status")
+    found = os.statvfs(home)
+    home_told, share_told = report["volumes"]
+    assert home_told["total"] <= found.f_blocks * found.f_frsize
+    assert (home_told["kind"], home_told["read_only"], home_told["error"]) == ("home", False, "")
+    assert share_told["error"] == "No such file or directory"
+    assert warnings == {
+        "warnings": ["The team's share (/nowhere) cannot be read: No such file or directory."]
+    }
+    # neither the report nor the banner's question counts as a person at work
+    assert status["last_activity"] == status["started"]  # type: ignore[index]
+
+
+def test_what_reaches_a_bucket_is_there_and_small(root: RootFilesystem, home: Path) -> None:
+    printed = root.run("python", "-c", "import boto3, s3fs; print(boto3.client('s3'))", home=home)
+    assert "botocore.client.S3" in printed
+    # what aws knows of a service is read, and fails only where there is no account
+    printed = root.run("sh", "-c", "aws s3 ls 2>&1 || true", home=home)
+    assert "Unable to locate credentials" in printed
+    package = root.path / "opt/spectrum/lib/python3.11/site-packages/awscli"
+    assert sum(path.stat().st_size for path in package.rglob("*") if path.is_file()) < 40e6
 
 
 def test_databases_stay_off_the_home(root: RootFilesystem, home: Path, hub: Hub) -> None:

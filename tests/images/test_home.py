@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from spectrum_lab.home import add_examples
+from spectrum_lab.home import add_examples, add_profile, make_refuge, takes_files
 from spectrum_lab.server import extend_library_path
 
 
@@ -72,6 +72,49 @@ def test_a_home_that_is_gone_is_reported_and_no_error(
 ) -> None:
     assert add_examples(examples, tmp_path / "gone") is False
     assert "could not be copied" in caplog.text
+
+
+def test_a_home_takes_files_and_keeps_none_of_the_trial(home: Path) -> None:
+    assert takes_files(home) is True
+    assert list(home.iterdir()) == []
+
+
+def test_a_home_that_takes_none_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert takes_files(tmp_path / "gone") is False
+    assert "gone takes no files: " in caplog.text
+
+
+def test_a_home_gets_the_profile_that_kernels_need(home: Path) -> None:
+    for _ in range(2):
+        add_profile(home)
+    made = sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_dir())
+    profile = ".ipython/profile_default"
+    kinds = ("log", "pid", "security", "startup")
+    assert made == [".ipython", profile, *(f"{profile}/{kind}" for kind in kinds)]
+
+
+def test_a_file_in_place_of_the_profile_stays_and_is_reported(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (home / ".ipython").write_text("mine")
+    add_profile(home)
+    assert "profile_default could not be made: " in caplog.text
+    assert list_files(home) == {".ipython": "mine"}
+
+
+def test_what_jupyter_writes_goes_to_the_refuge_and_settings_are_read_from_the_home(
+    home: Path, tmp_path: Path
+) -> None:
+    refuge = tmp_path / "refuge"
+    assert make_refuge(home, refuge) == {
+        "IPYTHONDIR": f"{refuge}/ipython",
+        "JUPYTER_CONFIG_DIR": f"{refuge}/jupyter",
+        "JUPYTER_CONFIG_PATH": f"{home}/.jupyter",
+        "JUPYTERLAB_SETTINGS_DIR": f"{home}/.jupyter/lab/user-settings",
+    }
+    assert refuge.is_dir()
 
 
 def test_cuda_libraries_come_after_those_of_the_pod(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from local.ceph import NAMES
 from local.kubectl import Kubectl
 from local.paths import CHECKOUT
 from local.processes import Daemons
@@ -17,6 +18,7 @@ from local.progress import Progress
 from local.release import Release
 from local.up import DEMO_VALUES, answers_health
 from tests.life.machine import Place, read_kernel
+from tests.storage.volumes import BLOCKS, FILES, Volumes
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -54,9 +56,26 @@ def read_versions(release: Release) -> dict[str, str]:
     }
 
 
+def read_classes(release: Release) -> list[str]:
+    classes = release.kubectl.get("storageclasses")["items"]
+    return sorted(one["metadata"]["name"] for one in classes)
+
+
+def test_without_ceph_volumes_are_directories_of_the_machine(
+    place: Place, vacant_kernel: dict[str, Any]
+) -> None:
+    place.run("up", "--no-ceph", "--cluster-only")
+    kube = next(place.cache.glob("bin/kube-*/kube"))
+    release = Release(kube, Kubectl((str(kube), "kubectl"), place.state / "kubeconfig"))
+    assert read_classes(release) == ["standard"]
+    assert not [name for name in read_running(place) if name.startswith(("ceph-", "csi-"))]
+    place.run("down")
+
+
 @pytest.mark.parametrize(
     "step",
     [
+        "starting Ceph",
         "starting the control plane and containerd",
         "starting the node",
         "starting DNS and storage",
@@ -77,6 +96,8 @@ def test_up_goes_on_where_killed_ones_stopped_and_builds_nothing(
     status, _ = demo.find_status() or ("", "")
     assert (answers_health(), status) == (True, "deployed")
     assert read_builds(place) == before
+    # It had none of Ceph at first.
+    assert read_classes(demo) == ["rook-ceph-block", "rook-cephfs", "standard"]
 
 
 def test_up_again_changes_nothing(place: Place, demo: Release) -> None:
@@ -121,6 +142,26 @@ def test_down_stops_and_unmounts_all_and_up_brings_it_back_within_a_minute(
     assert seconds <= SECONDS
     assert read_builds(place) == builds
     assert demo.read_secret() == secret
+
+
+def test_down_ends_what_waits_for_a_ceph_that_was_killed(place: Place, demo: Release) -> None:
+    demo.kubectl("create", "namespace", "writers")
+    image = str(next(iter(demo.read_values()["images"].values()))["image"])
+    volumes = Volumes(demo.kubectl, "writers", image)
+    claims = {f"/{name}": volumes.claim(name, name) for name in (FILES, BLOCKS)}
+    writer = volumes.start_pod("writer", claims)
+    for path in claims:
+        command = f"while dd if=/dev/zero of={path}/file bs=1M count=50 conv=fsync; do :; done"
+        writer.run("sh", "-c", f"({command}) >/dev/null 2>&1 &")
+    daemons = Daemons(place.state)
+    for name in NAMES:
+        daemons.stop(name, kill=True)
+    place.run("down")
+    assert (place.list_processes(), place.list_mounts()) == ([], [])
+
+    place.run("up")
+    volumes.wait_running("writer", 120)
+    demo.kubectl("delete", "namespace", "writers")
 
 
 def test_a_cluster_of_somebodys_own_gets_the_chart(

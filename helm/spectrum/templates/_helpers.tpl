@@ -60,6 +60,12 @@ the shipped values have the key.
 {{- keys $found | sortAlpha | toJson }}
 {{- end }}
 
+{{/* What the controller is told of storage, as JSON. */}}
+{{- define "spectrum.storage" -}}
+{{- $datasets := include "spectrum.table" .Values.storage.datasets | fromJson }}
+{{- merge (dict "datasets" $datasets) (omit .Values.storage "datasets") | toJson }}
+{{- end }}
+
 {{/* What the hub's configuration reads, as JSON: of the sign-in methods only the chosen one. */}}
 {{- define "spectrum.hubValues" -}}
 {{- $auth := pick .Values.auth "method" "contact" "refreshAge" }}
@@ -80,6 +86,7 @@ the shipped values have the key.
   "images" (include "spectrum.table" .Values.images | fromJson)
   "profiles" (include "spectrum.table" .Values.profiles | fromJson)
   "singleuser" .Values.singleuser
+  "storage" (pick .Values.storage "home")
   "teamTemplates" $templates
   | toPrettyJson
 }}

@@ -9,6 +9,7 @@ stops the install with a sentence. Profiles and images follow `read_profiles` of
 {{- include "spectrum.validate.service" . }}
 {{- include "spectrum.validate.profiles" . }}
 {{- include "spectrum.validate.teams" . }}
+{{- include "spectrum.validate.storage" . }}
 {{- include "spectrum.validate.definition" . }}
 {{- end }}
 
@@ -16,6 +17,13 @@ stops the install with a sentence. Profiles and images follow `read_profiles` of
 {{- $prefix := include "spectrum.teamNamespacePrefix" . }}
 {{- if or (gt (len $prefix) 40) (not (regexMatch "^[a-z0-9][-a-z0-9]*$" $prefix)) }}
 {{- fail (printf "teamNamespacePrefix: %q must be at most 40 of a-z, 0-9 and -, and not start with -, since names of namespaces start with it" $prefix) }}
+{{- end }}
+{{- $ofKubernetes := hasPrefix "kube-" $prefix }}
+{{- range list "default" "kube-system" "kube-public" "kube-node-lease" }}
+{{- if hasPrefix $prefix . }}{{ $ofKubernetes = true }}{{ end }}
+{{- end }}
+{{- if $ofKubernetes }}
+{{- fail (printf "teamNamespacePrefix: namespaces of Kubernetes itself, kube-... and default, could begin with %q; set one that is the teams' alone" $prefix) }}
 {{- end }}
 {{- range $team, $_ := include "spectrum.table" .Values.teams | fromJson }}
 {{- if or (gt (len $team) 63) (not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" $team)) }}
@@ -201,12 +209,25 @@ would not even notice, and not say it again at the next upgrade.
 {{- define "spectrum.validate.definition" -}}
 {{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "teams.spectrum.dev" }}
 {{- range ($found.spec).versions }}
-{{- $known := .schema.openAPIV3Schema.properties.spec.properties }}
+{{- $spec := .schema.openAPIV3Schema.properties.spec }}
 {{- range $name, $team := include "spectrum.table" $.Values.teams | fromJson }}
-{{- range $key, $_ := $team }}
-{{- if not (hasKey $known $key) }}
-{{- fail (printf "teams.%s.%s: the Team definition that this cluster has is older than the chart and would drop it; upgrade without it first, after which the controller replaces the definition, or run kubectl replace -f on the chart's crds/teams.yaml" $name $key) }}
+{{- include "spectrum.validate.known" (dict "place" (printf "teams.%s" $name) "value" $team "schema" $spec) }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Stops at the first key that a definition has no place for. Takes {place, value, schema}. */}}
+{{- define "spectrum.validate.known" -}}
+{{- if kindIs "map" .value }}
+{{- range $key, $value := .value }}
+{{- $place := printf "%s.%s" $.place $key }}
+{{- if $.schema.properties }}
+{{- if not (hasKey $.schema.properties $key) }}
+{{- fail (printf "%s: the Team definition that this cluster has is older than the chart and would drop it; upgrade without it first, after which the controller replaces the definition, or run kubectl replace -f on the chart's crds/teams.yaml" $place) }}
+{{- end }}
+{{- include "spectrum.validate.known" (dict "place" $place "value" $value "schema" (get $.schema.properties $key)) }}
+{{- else if kindIs "map" $.schema.additionalProperties }}
+{{- include "spectrum.validate.known" (dict "place" $place "value" $value "schema" $.schema.additionalProperties) }}
 {{- end }}
 {{- end }}
 {{- end }}

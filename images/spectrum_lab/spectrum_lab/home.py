@@ -1,4 +1,4 @@
-"""Fill a person's home at the start of a server."""
+"""A person's home at the start of a server: what it gets, and how to do without it."""
 
 import logging
 import os
@@ -33,3 +33,42 @@ def add_examples(examples: Path, home: Path) -> bool:
         log.warning("The examples could not be copied to %s: %s", target, error)
         return False
     return True
+
+
+def takes_files(home: Path) -> bool:
+    """Whether a new file with something in it can be kept there; what speaks against it is logged.
+
+    Rights are not asked but used: a full home is as writable as any other.
+    """
+    try:
+        with tempfile.TemporaryFile(prefix=".room-", dir=home, buffering=0) as file:
+            file.write(bytes(4096))
+    except OSError as error:
+        log.warning("%s takes no files: %s", home, error)
+        return False
+    return True
+
+
+def add_profile(home: Path) -> None:
+    """Make IPython's profile, so that a home that is full later has what a kernel needs of it."""
+    profile = home / ".ipython" / "profile_default"
+    try:
+        for name, mode in (("startup", 0o777), ("log", 0o777), ("security", 0o700), ("pid", 0o700)):
+            (profile / name).mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        log.warning("%s could not be made: %s", profile, error)
+
+
+def make_refuge(home: Path, refuge: Path) -> dict[str, str]:
+    """Variables by which Jupyter and IPython keep in `refuge` what they write into a home.
+
+    Without them a server does not start in a full home, nor a kernel. Settings are still read
+    from the home; kernels run without the startup scripts that are there.
+    """
+    refuge.mkdir(exist_ok=True)
+    return {
+        "IPYTHONDIR": str(refuge / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(refuge / "jupyter"),
+        "JUPYTER_CONFIG_PATH": str(home / ".jupyter"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / ".jupyter" / "lab" / "user-settings"),
+    }

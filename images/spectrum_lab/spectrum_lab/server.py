@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from spectrum_lab.home import add_examples
+from spectrum_lab.home import add_examples, add_profile, make_refuge, takes_files
 
 SHARE = Path(sys.prefix, "share", "spectrum")
+REFUGE = Path("/tmp/jupyter-refuge")
 
 
 def import_lazily(package: str, name: str) -> None:
@@ -69,6 +70,11 @@ def import_singleuser() -> Callable[[], None]:
     sys.modules[package.name] = importlib.util.module_from_spec(package)
     with health_check_handler_left_out():
         from jupyterhub.singleuser.extension import main
+    from jupyter_core.application import JupyterApp
+
+    # Jupyter looks for settings of IPython before 4.0, of 2015, and notes in the home that it has:
+    # a server whose home takes no note would not start.
+    JupyterApp.migrate_config = lambda self: None
     return main
 
 
@@ -90,5 +96,10 @@ def main() -> None:
     # Files of a team are writable by the team; the group comes from the folder (setgid).
     os.umask(0o002)
     extend_library_path(SHARE / "library-path")
-    add_examples(SHARE / "examples", Path.home())
+    home = Path.home()
+    if takes_files(home):
+        add_examples(SHARE / "examples", home)
+        add_profile(home)
+    else:
+        os.environ.update(make_refuge(home, REFUGE))
     import_singleuser()()

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import async_playwright
 
 from local.control_plane import ControlPlane
 from spectrum_spawner.kube import Configuration
@@ -22,12 +24,13 @@ from spectrum_spawner.service.context import Context
 from spectrum_spawner.service.ledger import Query
 from spectrum_spawner.service.rights import AuditScope
 from spectrum_spawner.service.settings import Settings
+from tests.browser.conftest import ARGUMENTS, CHROMIUM
 from tests.hub.cluster import Cluster
 from tests.hub.fault_proxy import FaultProxy
 from tests.hub.hub import Hub
 from tests.hub.service.browser import PREFIX, Browser
 from tests.hub.service.front import Front
-from tests.hub.service.place import SERVICE_TOKEN, Place, make_place
+from tests.hub.service.place import HUB_TOKEN, SERVICE_TOKEN, Place, make_place
 from tests.hub.spawners import IMAGES, PROFILES
 from tests.hub.team import Team
 
@@ -110,7 +113,7 @@ def settings(place: Place, hub: Hub, tmp_path: Path) -> Settings:
         client_id="service-spectrum",
         api_token=SERVICE_TOKEN,
         cookie_secret=b"\0" * 32,
-        writers={"hub": "hub-token", "controller": "controller-token"},
+        writers={"hub": HUB_TOKEN, "controller": "controller-token"},
         database=f"sqlite:///{tmp_path / 'ledger.sqlite'}",
         port=place.port,
         contact="the test's administrators",
@@ -163,6 +166,14 @@ async def sign_in(service: Running) -> AsyncIterator[Callable[[str], Awaitable[B
             return browser
 
         yield sign_in
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chromium() -> AsyncIterator[Chromium]:
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield chromium
+        await chromium.close()
 
 
 @pytest.fixture

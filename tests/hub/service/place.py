@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+import spectrum_spawner
 from local.control_plane import ControlPlane
 from local.listeners import find_free_port
-from spectrum_spawner import names
+from spectrum_spawner import names, storage_page
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster, connect, find_teams
 from tests.hub.conftest import use_kubeconfig
@@ -27,6 +28,7 @@ from tests.hub.team import RBAC, Team, create_hub_namespace, create_hub_token, c
 
 GPU = "nvidia.com/gpu"
 SERVICE_TOKEN = "test-spectrum-token"
+HUB_TOKEN = "hub-token"  # of the hub at the service's inside
 POOR_TOKEN = "test-poor-token"  # of a service that may get in, and nothing else
 ACCESS = "access:services!service=spectrum"
 ACT = "custom:spectrum:act"
@@ -51,11 +53,12 @@ PEOPLE = {name for group in GROUPS.values() for name in group["users"]}
 class Place:
     """`port` is where the hub expects the service, `token` the service's at the API server.
 
-    `objects` are the Team objects of the beginning, by name.
+    `objects` are the Team objects of the beginning, by name; `way` is the hub's to the API server.
     """
 
     cluster: Cluster
     hub: Hub
+    way: FaultProxy
     namespace: str
     teams: dict[str, Team]
     port: int
@@ -150,6 +153,7 @@ async def make_place(
         yield Place(
             cluster=cluster,
             hub=hub,
+            way=proxy,
             namespace=namespace,
             teams=teams,
             port=port,
@@ -172,7 +176,14 @@ def _make_setup(namespace: str, port: int) -> Setup:
     """A hub that knows the service, as the chart makes it."""
     setup = make_spectrum(namespace)
     hub = setup.config.JupyterHub
-    hub.custom_scopes = {ACT: {"description": "Act in Spectrum on one's own behalf"}}
+    hub.template_paths = [str(Path(spectrum_spawner.__file__).with_name("templates"))]
+    hub.extra_handlers = storage_page.ROUTES
+    spawner = setup.config.SpectrumSpawner
+    spawner.volumes_url = f"http://127.0.0.1:{port}/internal/volumes"
+    spawner.audit_token = HUB_TOKEN
+    hub.custom_scopes = {
+        ACT: {"description": "Ask for, decide and stop things in Spectrum for oneself."}
+    }
     hub.load_roles = ROLES
     hub.services = [
         TEST_SERVICE,

@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page
 
-from tests.browser.conftest import ARGUMENTS, CHROMIUM
 from tests.hub.cluster import Cluster, find_teams
 from tests.hub.hub import Hub
 from tests.hub.service.browser import PREFIX
@@ -23,14 +22,6 @@ NARROW = {"width": 375, "height": 800}
 WIDE = {"width": 1200, "height": 900}
 PATHS = ("", "teams/flight", "requests", "audit")
 Visit = Callable[..., Awaitable[Page]]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def chromium() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield chromium
-        await chromium.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")

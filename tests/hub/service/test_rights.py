@@ -48,6 +48,7 @@ decide a request           -         -      -     -    yes   -       -      -
 read records of the team   -         -      -     yes  yes   -       -      -
 read stops in the team     -         yes    -     yes  yes   -       -      -
 download the audit         -         -      -     -    yes   -       -      -
+report volumes             -         -      -     -    -     -       yes    -
 read the inside            -         -      -     -    -     -       -      -
 """
 
@@ -116,6 +117,8 @@ class Scene:
                 return await self._withdraw(person, await self._request_of("frank"))
             case "decide a request":
                 return await self._decide(person)
+            case "report volumes":
+                return _is_done(await person.call("POST", "report", {"volumes": []}))
             case "read records of the team":
                 return "start" in await self._read_actions(person)
             case "read stops in the team":

@@ -1,0 +1,335 @@
+"""Volumes of the cluster's Ceph through the CSI drivers, in pods of a namespace of their own."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from local.binaries import GO_SOURCES
+from local.ceph import Ceph
+from local.ceph_config import BLOCK_POOL, FILE_SYSTEM
+from local.cluster import make_ceph
+from local.commands import run
+from local.csi import CLUSTER_ID, DRIVERS, list_fuse_servers
+from local.kubectl import Kubectl
+from local.paths import CHECKOUT, find_state
+from local.processes import Daemons
+from tests.cluster.waiting import wait_until
+from tests.storage.volumes import BLOCKS, FILES, MIB, Volumes, read_size, try_to
+
+NAMESPACE = "spectrum-volumes"
+CLASSES = (FILES, BLOCKS)
+WRITE_AGAIN = "echo room > /data/again && cat /data/again"
+
+
+@pytest.fixture(scope="module")
+def volumes(kubectl: Kubectl, image: str) -> Iterator[Volumes]:
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")  # of a run that was killed
+    kubectl("create", "namespace", NAMESPACE)
+    yield Volumes(kubectl, NAMESPACE, image)
+    kubectl("delete", "namespace", NAMESPACE)
+
+
+@pytest.fixture(scope="module")
+def ceph() -> Ceph:
+    return make_ceph(find_state(), Daemons(find_state()))
+
+
+@pytest.fixture(scope="module")
+def both(volumes: Volumes) -> dict[str, str]:
+    """A bound claim of each class, by the path at which pods mount it."""
+    for storage_class in CLASSES:
+        volumes.claim(f"both-{storage_class}", storage_class)
+    for storage_class in CLASSES:
+        volumes.wait_bound(f"both-{storage_class}")
+    return {f"/{storage_class}": f"both-{storage_class}" for storage_class in CLASSES}
+
+
+def test_the_driver_passes_its_own_tests() -> None:
+    sources = GO_SOURCES / "csi"
+    assert run(["gofmt", "-l", "."], directory=sources) == ""
+    environment = {"CGO_ENABLED": "0", "GOWORK": "off"}
+    for words in (["vet", "."], ["test", "."]):
+        run(["go", *words], directory=sources, environment=environment)
+
+
+def test_uid_1000_writes_to_both_classes_and_the_next_pod_reads(
+    volumes: Volumes, both: dict[str, str]
+) -> None:
+    first = volumes.start_pod("first", both, groups=[70002])
+    for path in both:
+        assert 940 <= read_size(first, path) <= 1024
+        first.run("sh", "-c", f"echo kept > {path}/note; chgrp 70002 {path}/note; sync {path}/note")
+    volumes.delete_pod("first")
+    second = volumes.start_pod("second", both)
+    for path in both:
+        assert second.run("cat", f"{path}/note") == "kept\n"
+        # The kubelet has looked at the root alone: what is in it was not walked.
+        assert second.run("stat", "-c", "%g", path, f"{path}/note").split() == ["70001", "70002"]
+    volumes.delete_pod("second")
+
+
+def test_both_classes_grow_under_a_running_pod(volumes: Volumes, both: dict[str, str]) -> None:
+    pod = volumes.start_pod("growing", both)
+    for path, claim in both.items():
+        pod.run("sh", "-c", f"echo grown > {path}/growth")
+        volumes.grow(claim, "2Gi")
+    for path, claim in both.items():
+        # The kubelet looks at a pod's volumes once in a minute or so.
+        wait_until(lambda path=path: read_size(pod, path) > 1900, within=120)
+        wait_until(
+            lambda claim=claim: volumes.get_claim(claim)["status"]["capacity"]["storage"] == "2Gi",
+            within=30,
+        )
+        assert pod.run("cat", f"{path}/growth") == "grown\n"
+    volumes.delete_pod("growing")
+
+
+def test_pods_with_other_uids_share_files(volumes: Volumes) -> None:
+    claim = volumes.claim_bound("shared", FILES)
+    one = volumes.start_pod("one", {"/data": claim})
+    two = volumes.start_pod("two", {"/data": claim}, user=2000)
+    one.run("sh", "-c", "umask 002; mkdir /data/team; echo one > /data/team/book")
+    two.run("sh", "-c", "umask 002; echo two >> /data/team/book; mv /data/team/book /data/team/b2")
+    assert one.run("cat", "/data/team/b2") == "one\ntwo\n"
+    assert one.run("stat", "-c", "%u %g", "/data/team/b2") == "1000 70001\n"
+    for pod in ("one", "two"):
+        volumes.delete_pod(pod)
+
+
+@pytest.mark.parametrize(
+    ("storage_class", "complaint"), [(FILES, "Disk quota exceeded"), (BLOCKS, "No space left")]
+)
+def test_a_full_volume_takes_no_more(volumes: Volumes, storage_class: str, complaint: str) -> None:
+    claim = volumes.claim_bound(f"full-{storage_class}", storage_class, "300Mi")
+    pod = volumes.start_pod(f"full-{storage_class}", {"/data": claim})
+    assert complaint in try_to(pod, "dd if=/dev/zero of=/data/all bs=1M count=600 conv=fsync")
+    # A client of CephFS may write on for what it has not yet sent.
+    assert int(pod.run("stat", "-c", "%s", "/data/all")) < 450 * MIB
+    pod.run("rm", "/data/all")
+    # CephFS takes some seconds to count what a directory holds anew.
+    wait_until(lambda: "room" in pod.run("sh", "-c", f"{WRITE_AGAIN} || true"), within=30)
+    volumes.delete_pod(f"full-{storage_class}")
+
+
+def test_a_block_volume_is_one_pods_alone(volumes: Volumes) -> None:
+    claim = volumes.claim_bound("single", BLOCKS)
+    volumes.start_pod("holder", {"/data": claim})
+    volumes.create_pod("rival", {"/data": claim})
+    volumes.wait_for_event("rival", "ReadWriteOncePod")
+    volumes.delete_pod("holder")
+    volumes.wait_running("rival")
+    volumes.delete_pod("rival")
+
+
+def test_an_image_that_is_open_elsewhere_is_not_mounted(volumes: Volumes, ceph: Ceph) -> None:
+    claim = volumes.claim_bound("open", BLOCKS)
+    image = volumes.get_volume(claim)["spec"]["csi"]["volumeAttributes"]["imageName"]
+    words = ["rbd", "-c", str(ceph.conf), "watch", f"{BLOCK_POOL}/{image}"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other_node:
+        assert other_node.stdout is not None
+        assert other_node.stdout.readline()  # it watches
+        volumes.create_pod("waiting", {"/data": claim})
+        volumes.wait_for_event("waiting", f"image {BLOCK_POOL}/{image} is in use by")
+        other_node.communicate(b"\n")
+    volumes.wait_running("waiting", 120)
+    volumes.delete_pod("waiting")
+
+
+def test_a_claim_that_cannot_be_met_says_why(volumes: Volumes) -> None:
+    volumes.claim("classless", "no-such-class")
+    volumes.claim("many-writers", BLOCKS, accessModes=["ReadWriteMany"])
+    with _class_like(volumes, BLOCKS, "lost-pool", pool="no-such-pool"):
+        volumes.claim("poolless", "lost-pool")
+        volumes.wait_for_event("poolless", 'Ceph has no pool "no-such-pool"')
+    with _class_like(volumes, FILES, "other-cluster", clusterID="elsewhere"):
+        volumes.claim("elsewhere", "other-cluster")
+        volumes.wait_for_event("elsewhere", 'no Ceph cluster with clusterID "elsewhere"')
+    secret = {"csi.storage.k8s.io/provisioner-secret-name": "no-such-secret"}
+    with _class_like(volumes, FILES, "lost-secret", **secret):
+        volumes.claim("secretless", "lost-secret")
+        volumes.wait_for_event("secretless", 'secrets "no-such-secret" not found')
+    volumes.wait_for_event("classless", '"no-such-class" not found')
+    volumes.wait_for_event("many-writers", "ReadWriteMany needs CephFS")
+    for name in ("classless", "many-writers", "poolless", "elsewhere", "secretless"):
+        assert volumes.get_claim(name)["status"]["phase"] == "Pending"
+
+
+def test_a_directory_of_ceph_is_read_by_many_and_written_by_none(volumes: Volumes) -> None:
+    with _static_volume(volumes, "samples", "/volumes/datasets/samples"):
+        pods = [
+            volumes.start_pod(f"reader-{user}", {"/data": "samples"}, user=user, read_only=True)
+            for user in (1000, 2000)
+        ]
+        for pod in pods:
+            assert pod.run("ls", "/data").split() == ["README.md"]
+            assert "Read-only file system" in try_to(pod, "touch /data/mine")
+            assert pod.run("stat", "-c", "%g", "/data") == "0\n"
+            volumes.delete_pod(pod.name)
+
+
+def test_a_directory_that_is_not_there_is_named(volumes: Volumes) -> None:
+    with _static_volume(volumes, "gone", "/volumes/datasets/gone"):
+        volumes.create_pod("hopeful", {"/data": "gone"}, read_only=True)
+        volumes.wait_for_event("hopeful", "no directory /volumes/datasets/gone in file system myfs")
+        volumes.delete_pod("hopeful")
+
+
+def test_a_driver_that_is_started_again_finds_its_mounts(
+    volumes: Volumes, both: dict[str, str]
+) -> None:
+    pod = volumes.start_pod("before", both)
+    Daemons(find_state()).stop("csi-driver")
+    _start_what_does_not_run()
+    for path in both:
+        pod.run("sh", "-c", f"echo on > {path}/life; sync {path}/life")
+    # What one life of the driver has mounted, another unmounts.
+    volumes.delete_pod("before")
+    after = volumes.start_pod("after", both)
+    for path in both:
+        assert after.run("cat", f"{path}/life") == "on\n"
+    volumes.delete_pod("after")
+
+
+def test_a_fuse_process_that_died_is_replaced_for_the_next_pod(
+    volumes: Volumes, both: dict[str, str]
+) -> None:
+    broken = volumes.start_pod("broken", both)
+    for path in both:
+        broken.run("sh", "-c", f"echo safe > {path}/held; sync {path}/held")
+    for claim in both.values():
+        os.kill(_find_fuse_server(volumes, claim), signal.SIGKILL)
+    assert "Transport endpoint is not connected" in try_to(broken, f"ls /{FILES}")
+    volumes.delete_pod("broken")
+    # Ceph holds an image for half a minute for a client that may still be there.
+    volumes.create_pod("whole", both)
+    whole = volumes.wait_running("whole", 120)
+    for path in both:
+        assert whole.run("cat", f"{path}/held") == "safe\n"
+    volumes.delete_pod("whole")
+
+
+def test_pods_go_on_after_ceph_was_down_and_events_say_that_it_was(
+    volumes: Volumes, both: dict[str, str], ceph: Ceph
+) -> None:
+    pod = volumes.start_pod("patient", both)
+    ceph.stop()
+    with ThreadPoolExecutor(2) as writers:
+        writes = [
+            writers.submit(
+                pod.run, "dd", "if=/dev/zero", f"of={path}/late", "bs=1M", "count=8", "conv=fsync"
+            )
+            for path in both
+        ]
+        try:
+            volumes.claim("later", FILES)
+            volumes.claim("later-block", BLOCKS)
+            for name in ("later", "later-block"):
+                volumes.wait_for_event(name, "Ceph does not answer")
+            volumes.create_pod("late", {"/data": f"both-{FILES}"})
+            volumes.wait_for_event("late", "Ceph is down or slow")
+            assert not any(write.done() for write in writes)
+        finally:
+            _start_what_does_not_run()
+        for write in writes:
+            write.result(timeout=90)
+    for path in both:
+        assert pod.run("stat", "-c", "%s", f"{path}/late") == f"{8 * MIB}\n"
+    volumes.wait_running("late", 150)
+    for name in ("later", "later-block"):
+        volumes.wait_bound(name, within=60)
+    for name in ("patient", "late"):
+        volumes.delete_pod(name)
+
+
+def test_a_deleted_claim_leaves_nothing_in_ceph(volumes: Volumes, ceph: Ceph) -> None:
+    made = set()
+    for storage_class in CLASSES:
+        claim = volumes.claim_bound(f"short-{storage_class}", storage_class)
+        # myfs:csi-vol-…, replicapool:csi-vol-…
+        made.add(volumes.get_volume(claim)["spec"]["csi"]["volumeHandle"].split(":")[1])
+    assert made <= _list_volumes(ceph)
+    for storage_class in CLASSES:
+        volumes("delete", "pvc", f"short-{storage_class}")
+    wait_until(lambda: not made & _list_volumes(ceph), within=60)
+
+
+def _list_volumes(ceph: Ceph) -> set[str]:
+    files = json.loads(ceph.ceph("fs", "subvolume", "ls", FILE_SYSTEM, "csi"))
+    blocks = run(["rbd", "-c", ceph.conf, "ls", BLOCK_POOL]).split()
+    return {one["name"] for one in files} | set(blocks)
+
+
+def _find_fuse_server(volumes: Volumes, claim: str) -> int:
+    """Return the process behind the claim: its command line names the volume."""
+    handle = volumes.get_volume(claim)["spec"]["csi"]["volumeHandle"]
+    marks = [handle.split(":")[1], hashlib.sha256(handle.encode()).hexdigest()]
+    (pid,) = (
+        pid
+        for pid in list_fuse_servers(find_state())
+        if any(mark in Path(f"/proc/{pid}/cmdline").read_text() for mark in marks)
+    )
+    return pid
+
+
+def _start_what_does_not_run() -> None:
+    """Start it as a person does; it outlives the tests."""
+    run([sys.executable, "-m", "local", "up", "--cluster-only"], directory=CHECKOUT)
+
+
+@contextmanager
+def _class_like(volumes: Volumes, known: str, name: str, **parameters: str) -> Iterator[None]:
+    """Within this context there is one more class, with other parameters."""
+    storage_class = volumes.kubectl.get("storageclass", known)
+    storage_class["metadata"] = {"name": name}
+    storage_class["parameters"] |= parameters
+    volumes.create(storage_class)
+    try:
+        yield
+    finally:
+        volumes.kubectl("delete", "storageclass", name)
+
+
+@contextmanager
+def _static_volume(volumes: Volumes, name: str, path: str) -> Iterator[None]:
+    """Within this context there is a claim bound to a directory of CephFS."""
+    csi = {
+        "driver": DRIVERS["cephfs"],
+        "volumeHandle": f"{NAMESPACE}-{name}",
+        "nodeStageSecretRef": {"name": "rook-csi-cephfs-node", "namespace": "rook-ceph"},
+        "volumeAttributes": {
+            "clusterID": CLUSTER_ID,
+            "fsName": FILE_SYSTEM,
+            "staticVolume": "true",
+            "rootPath": path,
+        },
+    }
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{NAMESPACE}-{name}"},
+        "spec": {
+            "accessModes": ["ReadOnlyMany"],
+            "capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": NAMESPACE, "name": name},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+            "csi": csi,
+        },
+    }
+    volumes.create(volume)
+    try:
+        volumes.claim(name, "", accessModes=["ReadOnlyMany"], volumeName=f"{NAMESPACE}-{name}")
+        volumes.wait_bound(name)
+        yield
+    finally:
+        volumes("delete", "pvc", name, "--ignore-not-found")
+        volumes.kubectl("delete", "pv", f"{NAMESPACE}-{name}")

@@ -1,0 +1,140 @@
+"""Servers and their volumes: what people find in them, and read when one is in the way."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from local.ceph import Ceph
+from local.cluster import make_ceph
+from local.kubectl import Kubectl
+from local.paths import find_state
+from local.processes import Daemons
+from local.progress import Progress
+from spectrum_spawner import names
+from tests.cluster.servers import OPS_CPU, Servers
+from tests.cluster.waiting import wait_until
+from tests.conftest import InstalledRelease
+
+EXP1 = {**OPS_CPU, "scratch": "exp1"}
+# Prints where each volume is, whose and with what rights, once something was written to it. Data
+# sets take nothing.
+LOOK = """
+import json, os
+found = {}
+for volume in json.loads(os.environ["SPECTRUM_VOLUMES"]):
+    path = volume["path"]
+    info = os.stat(path)
+    try:
+        open(f"{path}/.written", "w").close()
+    except OSError:
+        assert volume["kind"] == "dataset"
+        continue
+    found[volume["kind"]] = [path, oct(info.st_mode & 0o7777), info.st_gid]
+    assert os.stat(f"{path}/.written").st_gid == info.st_gid
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def ceph() -> Iterator[Ceph]:
+    """The cluster's Ceph, which runs again afterwards."""
+    ceph = make_ceph(find_state(), Daemons(find_state()))
+    yield ceph
+    with Progress().step("starting Ceph") as step:
+        ceph.start(step)
+
+
+def read_team(kubectl: Kubectl, release: InstalledRelease) -> dict[str, Any]:
+    team: dict[str, Any] = kubectl.get("-n", release.namespace, "team", "ops")
+    return team["status"]
+
+
+def wait_failed(servers: Servers, options: dict[str, str]) -> str:
+    """Ask for a server that one does not get: what the page says, maybe only after a while."""
+    answer = servers.person.call("POST", f"users/{servers.person.name}/server", options_of(options))
+    if answer.status_code != 202:
+        return str(answer.json()["message"])
+    wait_until(lambda: not servers.read(), within=120)
+    return servers.person.visit(f"spawn-pending/{servers.person.name}").text
+
+
+def options_of(options: dict[str, str]) -> dict[str, Any]:
+    return {"user_options": options}
+
+
+def test_volumes_are_where_people_are_told_and_belong_to_the_teams_group(
+    kubectl: Kubectl, release: InstalledRelease, bob: Servers
+) -> None:
+    wait_until(lambda: read_team(kubectl, release)["storage"].get("share"), within=60)
+    gid = read_team(kubectl, release)["gid"]
+    bob.start(EXP1)
+    found = json.loads(bob.run("ops", "python3", "-c", LOOK))
+    assert found["share"] == ["/home/jovyan/team", "0o2770", gid]
+    assert [found[kind][0] for kind in ("home", "scratch")] == [
+        "/home/jovyan",
+        "/home/jovyan/scratch",
+    ]
+    assert {entry[2] for entry in found.values()} == {gid}
+    kinds = bob.run("ops", "df", "--output=fstype", "/home/jovyan", "/home/jovyan/scratch")
+    assert kinds.split()[1:] == ["fuse.ceph-fuse", "xfs"]
+
+
+def test_the_share_is_prepared_once(
+    kubectl: Kubectl, release: InstalledRelease, bob: Servers
+) -> None:
+    bob.start(OPS_CPU)
+    bob.run("ops", "sh", "-c", "echo shared > ~/team/note.txt")
+    wait_until(lambda: read_team(kubectl, release)["storage"]["share"]["prepared"], within=30)
+    bob.stop()
+    bob.start(OPS_CPU)
+    assert "initContainers" not in bob.find_pod("ops")["spec"]
+    assert bob.run("ops", "cat", "/home/jovyan/team/note.txt") == "shared\n"
+
+
+def test_a_disk_serves_one_server_after_another(bob: Servers) -> None:
+    bob.start(EXP1)
+    bob.run("ops", "sh", "-c", "echo kept > ~/scratch/note.txt")
+    status, sentence = bob.refuse(EXP1, "second")
+    assert (status, sentence) == (
+        409,
+        "Your scratch disk “exp1” is in use by your default server, and only one server at a time "
+        "can use it: stop that one, or start this one with another disk or with none.",
+    )
+    bob.stop()
+    bob.start(EXP1, "second")
+    bob.stop("second")
+    bob.start(EXP1)
+    assert bob.run("ops", "cat", "/home/jovyan/scratch/note.txt") == "kept\n"
+
+
+def test_a_file_where_a_volume_goes_is_said_and_one_can_help_oneself(bob: Servers) -> None:
+    bob.start(OPS_CPU)
+    bob.run("ops", "sh", "-c", "rm -rf ~/scratch && touch ~/scratch")
+    bob.stop()
+    assert (
+        "“scratch” in your home is no directory, and a volume is to be mounted there. Start it "
+        "without a scratch disk and rename it."
+    ) in wait_failed(bob, EXP1)
+    bob.start(OPS_CPU)
+    bob.run("ops", "mv", "/home/jovyan/scratch", "/home/jovyan/scratch.txt")
+    bob.stop()
+    bob.start(EXP1)
+
+
+def test_a_start_waits_for_ceph_and_says_so_while_other_servers_go_on(
+    bob: Servers, ceph: Ceph
+) -> None:
+    bob.start(OPS_CPU, "first")
+    ceph.daemons.stop("ceph-mon", kill=True)
+    asked = options_of({**OPS_CPU, "scratch": "late"})
+    assert bob.person.call("POST", "users/bob/server", asked).status_code == 202
+    claim = names.scratch_claim("bob", "late")
+    said = f"Waiting for your scratch disk “late” (claim {claim}): Ceph does not answer"
+    wait_until(lambda: said in bob.read_progress(), within=90)
+    assert bob.read("first")["ready"]
+    with Progress().step("starting Ceph") as step:
+        ceph.start(step)
+    wait_until(lambda: bob.read().get("ready"), within=180)
+    assert bob.read("first")["ready"]
