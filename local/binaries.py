@@ -1,4 +1,4 @@
-"""Go binaries, built once for each pinned version and kept in the cache.
+"""Programs written in Go, built once for each pinned version and kept in the cache.
 
 A set lies in `<cache>/bin/<name>-<key>/`; the key is a hash of the pin and of our own Go sources.
 A set is built beside its place and renamed into it, so a killed build leaves nothing half done.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from local.errors import Refusal
+from local.packages import find_program, unpack_package
 from local.paths import CHECKOUT, find_cache
 from local.progress import Progress
 from local.toolchain import check_go
@@ -43,6 +44,30 @@ def ensure_csi(progress: Progress | None = None) -> Path:
     One module holds the three, so that what they share is compiled once.
     """
     return _ensure_own("csi", "-s -w", progress, packages=(".", "tool"))
+
+
+def ensure_gpu_metrics(progress: Progress | None = None) -> Path:
+    """Return the program that tells Prometheus of the fake GPUs."""
+    return _ensure_own("gpu-metrics", "-s -w", progress) / "gpu-metrics"
+
+
+def ensure_prometheus(progress: Progress | None = None) -> Path:
+    """Return the machine's own Prometheus, or else Debian's; promtool lies beside it.
+
+    Debian's is unpacked into the cache: installed, the package would start a server of its own.
+    """
+    if installed := find_program("prometheus"):
+        return installed
+    key = hashlib.sha256(f"{platform.machine()} prometheus of Debian".encode()).hexdigest()[:16]
+
+    def unpack(target: Path) -> None:
+        unpack_package("prometheus", target / "package")
+        for name in ("prometheus", "promtool"):
+            (target / "package" / "usr" / "bin" / name).rename(target / name)
+        shutil.rmtree(target / "package")
+
+    place = _ensure_built("prometheus", key, unpack, progress, verb="fetching", awaited="apt-get")
+    return place / "prometheus"
 
 
 def ensure_go_tool(name: str, progress: Progress | None = None) -> Path:
@@ -80,7 +105,13 @@ def _ensure_own(
 
 
 def _ensure_built(
-    name: str, key: str, build: Callable[[Path], None], progress: Progress | None
+    name: str,
+    key: str,
+    build: Callable[[Path], None],
+    progress: Progress | None,
+    *,
+    verb: str = "building",
+    awaited: str = "go build",
 ) -> Path:
     home = find_cache() / "bin"
     place = home / f"{name}-{key}"
@@ -92,8 +123,8 @@ def _ensure_built(
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     try:
-        with (progress or Progress()).step(f"building {name}") as step:
-            step.awaited = "go build"
+        with (progress or Progress()).step(f"{verb} {name}") as step:
+            step.awaited = awaited
             build(target)
         target.rename(place)
     finally:

@@ -7,6 +7,7 @@ from typing import Any
 from local.api import Api
 from local.ceph import Ceph
 from local.ceph_config import BLOCK_POOL, DATA_POOL, FILE_SYSTEM
+from local.objects import apply_namespace, apply_object, make_node_service
 
 NAMESPACE = "rook-ceph"
 FILES_CLASS = "rook-cephfs"
@@ -69,40 +70,24 @@ def make_gateway_service(address: str, port: int) -> list[dict[str, Any]]:
 
     Network policies know the port that the gateway listens on, so the Service has no other.
     """
-    metadata = {"name": GATEWAY, "namespace": NAMESPACE}
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata,
-        "spec": {"ports": [{"name": "http", "port": port, "targetPort": port}]},
-    }
-    labels = {"kubernetes.io/service-name": GATEWAY}
-    endpoints = {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {**metadata, "labels": labels},
-        "addressType": "IPv4",
-        "ports": [{"name": "http", "port": port, "protocol": "TCP"}],
-        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-    }
-    return [service, endpoints]
+    return make_node_service(NAMESPACE, GATEWAY, port=port, address=address, target=port)
 
 
 def apply_ceph_objects(api: Api, ceph: Ceph) -> None:
     """Write the objects; what is unchanged is left alone."""
-    _apply_namespace(api, NAMESPACE)
+    apply_namespace(api, NAMESPACE)
     for name, user in _SECRETS.items():
-        _apply(api, make_csi_secret(name, user, ceph.find_key(f"client.{user}")))
+        apply_object(api, make_csi_secret(name, user, ceph.find_key(f"client.{user}")))
     for one in make_gateway_service(ceph.address, ceph.ports.gateway):
-        _apply(api, one)
+        apply_object(api, one)
     for one in (*map(make_driver, (FILES_DRIVER, BLOCKS_DRIVER)), *make_classes()):
-        _apply(api, one)
+        apply_object(api, one)
 
 
 def apply_gateway_secret(api: Api, ceph: Ceph, namespace: str) -> None:
     """Give the release in the namespace the keys of the gateway's administrator."""
-    _apply_namespace(api, namespace)
-    _apply(api, _make_secret(namespace, GATEWAY_SECRET, ceph.find_admin()))
+    apply_namespace(api, namespace)
+    apply_object(api, _make_secret(namespace, GATEWAY_SECRET, ceph.find_admin()))
 
 
 def _make_class(name: str, driver: str, kind: str, parameters: Mapping[str, str]) -> dict[str, Any]:
@@ -130,27 +115,3 @@ def _make_secret(namespace: str, name: str, data: Mapping[str, str]) -> dict[str
         "metadata": {"name": name, "namespace": namespace},
         "data": {key: base64.b64encode(text.encode()).decode() for key, text in data.items()},
     }
-
-
-def _apply_namespace(api: Api, name: str) -> None:
-    api.apply(
-        f"/api/v1/namespaces/{name}",
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
-    )
-
-
-_PLURALS = {
-    "Secret": "secrets",
-    "Service": "services",
-    "EndpointSlice": "endpointslices",
-    "CSIDriver": "csidrivers",
-    "StorageClass": "storageclasses",
-}
-
-
-def _apply(api: Api, one: dict[str, Any]) -> None:
-    version, metadata = one["apiVersion"], one["metadata"]
-    parts = ["", "api" if version == "v1" else "apis", version]
-    if "namespace" in metadata:
-        parts += ["namespaces", metadata["namespace"]]
-    api.apply("/".join([*parts, _PLURALS[one["kind"]], metadata["name"]]), one)

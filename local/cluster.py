@@ -16,8 +16,10 @@ from local.archive import write_binary_archive
 from local.binaries import (
     ensure_csi,
     ensure_go_tool,
+    ensure_gpu_metrics,
     ensure_kube,
     ensure_pause,
+    ensure_prometheus,
     ensure_volume_helper,
 )
 from local.ceph import Ceph
@@ -32,7 +34,8 @@ from local.node import NODE, Node
 from local.owner import become_owner
 from local.paths import RUNTIME
 from local.processes import Daemons
-from local.progress import Progress
+from local.progress import Progress, Step
+from local.prometheus import answers_prometheus, apply_metrics_objects, start_metrics
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Binaries:
     local_path_provisioner: Path
     pause: Path
     volume_helper: Path
+    gpu_metrics: Path
+    prometheus: Path
     csi: Path | None
 
 
@@ -62,6 +67,8 @@ def ensure_binaries(progress: Progress, *, with_ceph: bool = True) -> Binaries:
         / "local-path-provisioner",
         pause=ensure_pause(progress),
         volume_helper=ensure_volume_helper(progress),
+        gpu_metrics=ensure_gpu_metrics(progress),
+        prometheus=ensure_prometheus(progress),
         csi=ensure_csi(progress) if with_ceph else None,
     )
 
@@ -94,7 +101,7 @@ class Cluster:
             ceph = background.submit(self._start_ceph, progress)
             self._start_kubernetes(progress, gpu_taint)
             ceph.result()
-        with progress.step("starting DNS and storage") as step:
+        with progress.step("starting DNS, storage and metrics") as step:
             apply_addons(self.plane.api)
             start_provisioner(
                 self.state,
@@ -103,7 +110,9 @@ class Cluster:
                 self.daemons,
             )
             self._start_csi()
+            self._start_metrics()
             step.wait_for("the answer of the cluster's DNS", answers_dns, timeout=120)
+            self._wait_for_metrics(step)
 
     def _start_ceph(self, progress: Progress) -> None:
         if self.ceph is None:
@@ -124,6 +133,26 @@ class Cluster:
             self.plane.kubeconfig,
             self.node.kubelet_root,
             self.daemons,
+        )
+
+    def _start_metrics(self) -> None:
+        apply_metrics_objects(self.plane.api)
+        start_metrics(
+            self.state,
+            self.binaries.gpu_metrics,
+            self.binaries.prometheus,
+            authority=self.plane.authority,
+            server=self.plane.server,
+            kubelet_root=self.node.kubelet_root,
+            daemons=self.daemons,
+        )
+
+    def _wait_for_metrics(self, step: Step) -> None:
+        step.wait_for(
+            "the answer of Prometheus",
+            answers_prometheus,
+            timeout=60,
+            hint=lambda: self.daemons.read_last_line("prometheus"),
         )
 
     def _start_kubernetes(self, progress: Progress, gpu_taint: bool | None) -> None:

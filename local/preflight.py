@@ -12,6 +12,8 @@ from local.control_plane import Ports
 from local.errors import Refusal
 from local.listeners import find_listener
 from local.processes import Daemons
+from local.prometheus import GPU_METRICS_PORT
+from local.prometheus import PORT as PROMETHEUS_PORT
 
 NODE_PORT = 30080
 FREE_BYTES = 15 * 10**9
@@ -27,6 +29,8 @@ PORTS = {
     10250: "kubelet",
     10249: "kube-proxy",
     10256: "kube-proxy",
+    GPU_METRICS_PORT: "gpu-metrics",
+    PROMETHEUS_PORT: "prometheus",
     NODE_PORT: "",
 }
 CEPH_PORTS = {

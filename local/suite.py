@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from local.binaries import ensure_go_tool, ensure_kube
+from local.binaries import ensure_go_tool, ensure_kube, ensure_prometheus
 from local.cluster import ensure_binaries
 from local.environment import ensure_environment
 from local.errors import Refusal
@@ -158,6 +158,8 @@ def _prepare(name: str, progress: Progress) -> None:
         ensure_kube(progress)
     if name == "service":
         ensure_packages("debian-browser", progress)
+        ensure_prometheus(progress)
+        ensure_packages("debian-postgresql", progress)
     if name in ("keycloak", "life"):
         ensure_binaries(progress)
     if name == "keycloak":

@@ -20,6 +20,7 @@ ACTIONS = frozenset(
         *("start", "stop", "end", "refuse"),
         *("membership", "team", "sign-in", "preference"),
         *("request", "decide", "stop-request", "notice"),
+        *("warn", "extend", "hold", "cull", "release"),
     }
 )
 MAX_TEXT = 1000  # characters of a reason

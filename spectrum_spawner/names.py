@@ -56,6 +56,8 @@ POLICY_ALLOW = "spectrum-allow"
 SERVER_SERVICE_ACCOUNT = "spectrum-server"
 HUB_ROLE_BINDING = "spectrum-hub"
 HUB_SERVICE_ACCOUNT = "hub"
+SERVICE_ROLE_BINDING = "spectrum-service"
+SERVICE_SERVICE_ACCOUNT = "service"
 SHARE_CLAIM = "share"
 SHARE_CONTAINER = "share"  # init container that makes the share's directory `team`
 BUCKET_SECRET = "bucket"
@@ -96,6 +98,11 @@ def cluster_prefix(hub_namespace: str) -> str:
 def hub_role_in_team(hub_namespace: str) -> str:
     """ClusterRole that the controller binds to the hub in each team namespace."""
     return f"{cluster_prefix(hub_namespace)}hub-in-team"
+
+
+def service_role_in_team(hub_namespace: str) -> str:
+    """ClusterRole that the controller binds to the Spectrum service in each team namespace."""
+    return f"{cluster_prefix(hub_namespace)}service-in-team"
 
 
 def team_namespace(team: str, *, prefix: str) -> str:

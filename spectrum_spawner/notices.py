@@ -25,10 +25,14 @@ _log = logging.getLogger("spectrum.notices")
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """A sentence about one server; `ends_at` is when it will be stopped (RFC 3339), or ""."""
+    """A sentence about one server; `ends_at` is when it will be stopped (RFC 3339), or "".
+
+    `keep` tells whether one click of its owner moves that end.
+    """
 
     text: str
     ends_at: str = ""
+    keep: bool = False
 
 
 class Notices:
@@ -60,6 +64,10 @@ class Notices:
     def of(self, user: str, server: str) -> list[Notice]:
         """What there is to tell about a user's server."""
         return self._by_server.get((user, server), [])
+
+    def forget(self, user: str, server: str) -> None:
+        """Tell nothing about a server until the service is heard again."""
+        self._by_server = {k: v for k, v in self._by_server.items() if k != (user, server)}
 
     async def close(self) -> None:
         if self._reader is not None:
@@ -99,7 +107,8 @@ def read_notices(answer: Any) -> dict[tuple[str, str], list[Notice]]:
             if not all(isinstance(text, str) for text in texts):
                 raise ValueError(f"not a notice: {entry!r}")
             user, server, text, ends_at = texts
-            found[user, server].append(Notice(text=text, ends_at=ends_at))
+            keep = entry.get("keep") is True
+            found[user, server].append(Notice(text=text, ends_at=ends_at, keep=keep))
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"not a list of notices: {error!r}") from error
     return dict(found)

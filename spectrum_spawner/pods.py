@@ -21,9 +21,10 @@ class Pod:
     `exit_reason` (e.g. `OOMKilled`, `Evicted`). `waiting` is why the container does not run
     yet (e.g. `ImagePullBackOff`), `unschedulable` the scheduler's own explanation, `disruption`
     that of whoever evicts the pod. `gpus` counts accelerators by resource name, `created` is
-    the API server's time, `profile` a name, `claims` those that it mounts. `mounting` says that its
-    node has neither mounted its volumes yet nor set up its network, and `share_prepared` that it
-    has made the team's directory in the share.
+    the API server's time, `started` the node's since when the server's container runs, `profile` a
+    name, `claims` those that it mounts. `mounting` says that its node has neither mounted its
+    volumes yet nor set up its network, and `share_prepared` that it has made the team's directory
+    in the share.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Pod:
     phase: str
     profile: str = ""
     created: str = ""
+    started: str = ""
     gpus: Mapping[str, int] = field(default_factory=dict)
     claims: tuple[str, ...] = ()
     share_prepared: bool = False
@@ -77,6 +79,7 @@ def trim(obj: Mapping[str, Any]) -> Pod:
         phase=phase,
         profile=annotations.get(names.ANNOTATION_PROFILE, ""),
         created=metadata.get("creationTimestamp") or "",
+        started=((container.get("state") or {}).get("running") or {}).get("startedAt") or "",
         gpus=_count_gpus(spec),
         claims=_find_claims(spec),
         share_prepared=share_ended.get("exitCode") == 0,

@@ -18,6 +18,7 @@ GROUP_ID = 1000
 GRACE = 30  # seconds that a server may take to end; Jupyter needs about one
 GPU_TAINT = "nvidia.com/gpu"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+POD_UID = "SPECTRUM_POD_UID"
 
 
 def make_server_pod(
@@ -176,8 +177,10 @@ def make_environment(
         ours["SPECTRUM_URL"] = service_url
     if not gpu:
         ours[VISIBLE_DEVICES] = "void"
-    kept = [entry for entry in env if entry["name"] not in (VISIBLE_DEVICES, *ours)]
-    return [*kept, *({"name": name, "value": value} for name, value in ours.items())]
+    kept = [entry for entry in env if entry["name"] not in (VISIBLE_DEVICES, POD_UID, *ours)]
+    # of which run of the server its reports are
+    uid = {"name": POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+    return [*kept, *({"name": name, "value": value} for name, value in ours.items()), uid]
 
 
 def _quantities(cpu: float | None, memory: int | None) -> dict[str, str]:

@@ -110,11 +110,15 @@ class SpectrumSpawner(KubeSpawner):
     )
     audit_token = Unicode(
         config=True,
-        help="Bearer token of the hub for `audit_url`, `notices_url` and `volumes_url`.",
+        help="Bearer token of the hub for all that it sends to the service or reads there.",
     )
     notices_url = Unicode(
         config=True,
         help="Where the notices for the home page are read. Default: nowhere, there are none.",
+    )
+    keep_url = Unicode(
+        config=True,
+        help="Where one click on the home page keeps an idle server. Default: nowhere, none ends.",
     )
     volumes_url = Unicode(
         config=True,
@@ -193,6 +197,10 @@ class SpectrumSpawner(KubeSpawner):
         team = self.views.teams.get(self._accepted.get("team", ""))
         told = self._notices.of(self.user.name, self.name)
         return told or notice_of_leaving(team, self.groups)
+
+    def forget_notices(self) -> None:
+        """What the service told is no longer so; it is asked again soon."""
+        self._notices.forget(self.user.name, self.name)
 
     @property
     def end(self) -> End | None:

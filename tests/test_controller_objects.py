@@ -176,6 +176,17 @@ def test_a_team_namespace_holds_these_objects_and_the_hubs_role_comes_last() -> 
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",
+            "metadata": metadata("spectrum-service"),
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "spectrum-service-in-team",
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": "service", "namespace": "spectrum"}],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
             "metadata": metadata("spectrum-hub"),
             "roleRef": {
                 "apiGroup": "rbac.authorization.k8s.io",

@@ -120,7 +120,7 @@ def schedule(zone: object = "UTC", **windows: Any) -> dict[str, Any]:
         ({"idleMinutes": -1}, "idleMinutes: -1 is no whole number"),
         ({"idleMinutes": 10}, "idleMinutes: must be above warnMinutes"),
         ({"warnMinutes": 0}, "warnMinutes: 0 is no whole number from 1"),
-        ({"warnMinutes": 20}, "warnMinutes: must be below the 0:15:00 that a team may set"),
+        ({"warnMinutes": 20}, "warnMinutes: must be below the 15 minutes that a team may set"),
         ({"gpuFloor": 0}, "gpuFloor: 0 is no number above 0 and up to 100"),
         ({"gpuFloor": 101}, "gpuFloor: 101 is no number above 0 and up to 100"),
         ({"gpuFloor": float("nan")}, "gpuFloor: nan is no number"),
@@ -217,6 +217,11 @@ def test_an_exemption_says_for_whom_and_until_when(change: Any, sentence: str) -
     with pytest.raises(PolicyError) as refused:
         read(None, {"e": record})
     assert re.sub(r"^culling\.exemptions\.e(\.|: )", "", str(refused.value)).startswith(sentence)
+
+
+def test_a_rule_for_gpus_may_wait_for_the_first_profile_that_has_one() -> None:
+    small = {"cpu-small": PROFILES["cpu-small"]}
+    assert read_policy({"rules": {"r": GPU_RULE}}, small).rules[0].gpu
 
 
 def test_rules_that_end_nothing_idle_need_no_evidence() -> None:

@@ -201,6 +201,7 @@ def test_a_metric_may_be_taken_out_or_added() -> None:
         ({"engine": {"uid": "a-b"}}, "metrics.engine: 'a-b' is no label's name"),
         ({"engine": {"device": "UUID"}}, "metrics.engine: device must be a list of labels"),
         ({"engine": {"only": {"a": 5}}}, "metrics.engine.only: 5 is no text"),
+        ({"rocm": {"source": "gpu"}}, "metrics.rocm.name: is missing"),
     ],
 )
 def test_a_metric_that_cannot_be_asked_for_is_named(change: Any, sentence: str) -> None:

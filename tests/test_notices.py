@@ -25,10 +25,10 @@ OPS = Team(name="ops", uid="u", display_name="Ops", groups=frozenset({"ops", "ad
 
 
 def test_notices_are_found_by_user_and_server() -> None:
-    second = {**ENTRY, "server": "second", "ends_at": None}
+    second = {**ENTRY, "server": "second", "ends_at": None, "kind": "idle", "keep": True}
     assert read_notices({"notices": [ENTRY, second, ENTRY]}) == {
         ("alice", ""): [NOTICE, NOTICE],
-        ("alice", "second"): [Notice(text=NOTICE.text)],
+        ("alice", "second"): [Notice(text=NOTICE.text, keep=True)],
     }
 
 

@@ -57,8 +57,11 @@ ALWAYS = {"NB_UMASK": "002", "SPECTRUM_VOLUMES": VOLUMES}
 
 
 def read(env: list[dict[str, Any]]) -> dict[str, str]:
-    """The environment as a process has it: of two values the last."""
-    return {entry["name"]: entry["value"] for entry in env}
+    """The environment as a process has it, of two values the last; the pod's uid is always last."""
+    *told, uid = env
+    field = {"fieldRef": {"fieldPath": "metadata.uid"}}
+    assert uid == {"name": "SPECTRUM_POD_UID", "valueFrom": field}
+    return {entry["name"]: entry["value"] for entry in told}
 
 
 def test_gpus_are_hidden_from_a_server_that_asked_for_none() -> None:
@@ -72,7 +75,7 @@ def test_gpus_are_hidden_from_a_server_that_asked_for_none() -> None:
 
 def test_a_server_is_told_of_its_volumes_and_of_the_service_by_nobody_else() -> None:
     url = "http://proxy-public.spectrum/services/spectrum/"
-    env = [{"name": name, "value": "x"} for name in ("SPECTRUM_URL", "SPECTRUM_VOLUMES", "A")]
+    env = [{"name": name, "value": "x"} for name in ("SPECTRUM_URL", "SPECTRUM_POD_UID", "A")]
     made = make_environment(env, HOME, service_url=url, gpu=1)
     assert [entry["name"] for entry in made].count("SPECTRUM_URL") == 1
     assert read(made) == {"A": "x", **ALWAYS, "SPECTRUM_URL": url}

@@ -2,28 +2,23 @@
 
 import json
 import sqlite3
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import aiohttp
 import pytest
 import pytest_asyncio
-from jupyterhub.httpclient import JupyterHubHTTPClient
 from kubernetes_asyncio.client import Configuration
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
 from spectrum_spawner.audit import make_record
-from spectrum_spawner.kube import Client
-from spectrum_spawner.service.app import make_app, make_sign_in
-from spectrum_spawner.service.context import Context
-from spectrum_spawner.service.hub import Hub
+from spectrum_spawner.service.app import make_app, open_context
 from spectrum_spawner.service.leaving import Departure
-from spectrum_spawner.service.ledger import Ledger, Query
+from spectrum_spawner.service.ledger import Query
 from spectrum_spawner.service.rights import AuditScope
 from spectrum_spawner.service.settings import Settings
-from spectrum_spawner.service.snapshot import Snapshot
-from spectrum_spawner.service.team_sheet import TeamSheet
-from spectrum_spawner.watch import View
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NOWHERE = "http://127.0.0.1:9/hub/api"
@@ -42,23 +37,10 @@ SETTINGS = Settings(
 @pytest_asyncio.fixture
 async def context(tmp_path):
     """A service of which only the ledger is there."""
-    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    await ledger.open()
-    client = Client(Configuration())
-    async with Hub(NOWHERE, "service-token") as hub:
-        yield Context(
-            settings=SETTINGS,
-            ledger=ledger,
-            hub=hub,
-            sign_in=make_sign_in(SETTINGS),
-            snapshot=Snapshot(hub, lambda: NOON),
-            client=client,
-            teams=View(client, "/teams", trim=TeamSheet.from_object),
-            now=lambda: NOON,
-        )
-    await client.close()
-    await ledger.close()
-    await JupyterHubHTTPClient.loop_instance().close()
+    settings = replace(SETTINGS, database=f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    async with AsyncExitStack() as stack:
+        nowhere = Configuration(host="http://127.0.0.1:9")
+        yield await open_context(stack, settings, nowhere, lambda: NOON)
 
 
 @pytest_asyncio.fixture
@@ -161,7 +143,8 @@ async def test_a_ledger_that_fails_is_no_reason_to_drop_a_record(context, url, t
 
 
 async def test_health_needs_nobody(url) -> None:
-    assert await call("GET", f"{url}/healthz", token="") == (200, {})
+    culling = {"enabled": False, "at": None, "servers": 0, "problems": []}
+    assert await call("GET", f"{url}/healthz", token="") == (200, {"culling": culling})
 
 
 async def test_without_a_sign_in_a_page_leads_to_it(url) -> None:

@@ -9,10 +9,13 @@ from spectrum_spawner.service.rights import (
     find_viewer,
     may_ask,
     may_decide,
+    may_keep_or_release,
     may_see_server,
     may_see_team,
     may_set_preferences,
     may_stop,
+    may_try_policy,
+    may_try_policy_on,
 )
 from spectrum_spawner.service.servers import Server
 from spectrum_spawner.teams import Team
@@ -69,6 +72,27 @@ def test_a_servers_own_token_reads_that_server_and_its_team_only() -> None:
     assert not may_stop(viewer, IN_OPS)
     assert not may_ask(viewer, "team", "new")
     assert audit_scope(viewer) == AuditScope(server=("alice", "gpu"))
+
+
+def test_a_servers_own_token_keeps_and_releases_that_server_alone() -> None:
+    viewer = view("alice", "ops", "flight", scopes=["access:servers!server=alice/gpu"])
+    assert may_keep_or_release(viewer, IN_OPS)
+    assert not may_keep_or_release(viewer, IN_FLIGHT)
+    bob = view("bob", "ops", "flight")
+    assert may_keep_or_release(bob, IN_OPS)
+    assert not may_keep_or_release(bob, IN_FLIGHT)
+
+
+def test_policies_are_tried_by_who_answers_for_servers() -> None:
+    admin, lead = view("admin", admin=True), view("bob", "ops", "flight")
+    assert may_try_policy(admin)
+    assert may_try_policy_on(admin, "flight")
+    assert may_try_policy(lead)
+    assert may_try_policy_on(lead, "ops")
+    assert not may_try_policy_on(lead, "flight")
+    assert not may_try_policy(view("alice", "ops"))
+    server = view("alice", "chiefs", scopes=["access:servers!server=alice/gpu"])
+    assert not may_try_policy(server)
 
 
 def test_a_servers_own_token_sees_no_team_that_its_owner_left() -> None:

@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from spectrum_spawner.service.settings import Settings, SettingsError
+from spectrum_spawner.service.settings import Culling, Settings, SettingsError
 
 SECRETS = {
     "serviceToken": "t" * 32,
@@ -18,10 +19,19 @@ SECRETS = {
 }
 VALUES = {
     "hub": {"baseUrl": "/jupyter/"},
-    "service": {"dbUrl": "", "leavingGrace": 60, "idleMinutes": {"min": 5, "max": 50}},
+    "service": {"dbUrl": "", "leavingGrace": 60, "idleMinutes": {"min": 20, "max": 50}},
     "auth": {"contact": "the help desk"},
     "images": {"lab": {"image": "registry.example/lab:1"}},
     "profiles": {"small": {"title": "Small", "images": ["lab"]}},
+    "culling": {
+        "enabled": True,
+        "every": 30,
+        "concurrency": 5,
+        "rules": {"night": {"order": 1, "idleMinutes": 90, "evidence": ["kernels"]}, "gpu": None},
+        "exemptions": {},
+    },
+    "metrics": {"prometheusUrl": "http://prometheus:9090", "power": None},
+    "teamNamespacePrefix": "lab-",
 }
 
 
@@ -58,11 +68,39 @@ def test_everything_is_read(environment) -> None:
         writers={"hub": "h" * 32, "controller": "c" * 32},
         database="sqlite:////srv/spectrum/ledger.sqlite",
         leaving_grace=60,
-        idle_minutes=(5, 50),
+        idle_minutes=(20, 50),
         contact="the help desk",
         profiles=settings.profiles,
+        culling=Culling(
+            enabled=True,
+            every=30,
+            concurrency=5,
+            policy=settings.culling.policy,
+            values=VALUES["culling"],
+            prometheus_url="http://prometheus:9090",
+            metrics=settings.culling.metrics,
+            team_prefix="lab-",
+        ),
     )
     assert settings.profiles["small"].title == "Small"
+    (rule,) = settings.culling.policy.rules
+    assert (rule.name, rule.idle, settings.culling.policy.team_limits) == (
+        "night",
+        timedelta(minutes=90),
+        (20, 50),
+    )
+    assert settings.culling.metrics.keys() == {"engine", "utilisation", "cpu"}
+
+
+def test_without_a_word_of_culling_no_rule_ends_anything(environment, tmp_path) -> None:
+    unsaid = ("culling", "metrics", "teamNamespacePrefix")
+    write(tmp_path, {key: VALUES[key] for key in VALUES.keys() - set(unsaid)}, {})
+    culling = Settings.from_environment(environment).culling
+    assert (culling.policy.rules, culling.prometheus_url, culling.team_prefix) == (
+        (),
+        "",
+        "spectrum-",
+    )
 
 
 def test_secrets_are_not_shown(environment) -> None:
@@ -77,6 +115,11 @@ def test_secrets_are_not_shown(environment) -> None:
         ({"service": {"leavingGrace": "1h"}}, "service.leavingGrace: '1h' is no whole number"),
         ({"service": {"idleMinutes": {"min": 9, "max": 8}}}, "min must not be above max"),
         ({"profiles": {}}, "at least one profile is needed"),
+        ({"culling": {"enabled": "yes"}}, "culling.enabled: 'yes' is neither true nor false"),
+        ({"culling": {"every": 5}}, "culling.every: 5 is no whole number from 10"),
+        ({"culling": {"concurrency": 0}}, "culling.concurrency: 0 is no whole number from 1"),
+        ({"culling": {"rules": {"a": {"order": 1}}}}, "culling.rules.a.evidence: name what must"),
+        ({"metrics": {"engine": {"nam": "x"}}}, "metrics.engine.nam: unknown key"),
     ],
 )
 def test_wrong_values_stop_it(environment, tmp_path, values, sentence) -> None:

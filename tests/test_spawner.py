@@ -84,7 +84,7 @@ async def test_the_manifest_of_a_server_without_gpu(spawner: SpectrumSpawner) ->
     choose_profile(spawner, "cpu-small")
     pod = await spawner.get_server_manifest(make_mounts(FLIGHT), start_id="s-1")
     container = pod["spec"]["containers"][0]
-    env = {entry["name"]: entry["value"] for entry in container.pop("env")}
+    env = {entry["name"]: entry.get("value") for entry in container.pop("env")}
     script = pod["spec"]["initContainers"][0]["command"].pop()
     labels = pod["metadata"].pop("labels")
     versions = {"kubespawner-version", "jupyterhub-version"}
@@ -214,11 +214,12 @@ async def test_the_manifest_of_a_server_without_gpu(spawner: SpectrumSpawner) ->
             "MEM_LIMIT": "2147483648",
             "NB_UMASK": "002",
             "NVIDIA_VISIBLE_DEVICES": "void",
+            "SPECTRUM_POD_UID": None,  # the kubelet's to fill in
             "SPECTRUM_URL": "http://proxy-public.spectrum/services/spectrum/",
         }
         == env
     )
-    assert json.loads(env["SPECTRUM_VOLUMES"]) == [
+    assert json.loads(env["SPECTRUM_VOLUMES"] or "") == [
         {"kind": "home", "name": "", "path": "/home/jovyan"},
         {"kind": "share", "name": "", "path": "/home/jovyan/team"},
         {"kind": "scratch", "name": "exp1", "path": "/home/jovyan/scratch"},

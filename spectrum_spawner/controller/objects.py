@@ -41,14 +41,14 @@ def make_children(space: TeamSpace, quota: Mapping[str, Any], settings: Settings
     """All objects in the namespace, in the order in which they have to be made.
 
     The hub's role comes last: before it nobody can start a pod there, so that no pod escapes
-    quota, limits and policies.
+    quota, limits, policies, and the eyes of who looks for idle ones.
     """
     return [
         make_quota(space, quota, settings.accelerators),
         make_limit_range(space),
         *make_policies(space, settings.network, settings.storage.bucket),
         make_service_account(space),
-        make_role_binding(space),
+        *make_role_bindings(space),
     ]
 
 
@@ -128,25 +128,35 @@ def make_service_account(space: TeamSpace) -> Manifest:
     )
 
 
-def make_role_binding(space: TeamSpace) -> Manifest:
-    """The hub's rights in this namespace."""
+def make_role_bindings(space: TeamSpace) -> list[Manifest]:
+    """The rights of the service and of the hub in this namespace."""
+    hub = space.hub_namespace
+    return [
+        _make_role_binding(
+            space,
+            names.SERVICE_ROLE_BINDING,
+            role=names.service_role_in_team(hub),
+            account=names.SERVICE_SERVICE_ACCOUNT,
+        ),
+        _make_role_binding(
+            space,
+            names.HUB_ROLE_BINDING,
+            role=names.hub_role_in_team(hub),
+            account=names.HUB_SERVICE_ACCOUNT,
+        ),
+    ]
+
+
+def _make_role_binding(space: TeamSpace, name: str, *, role: str, account: str) -> Manifest:
     group = "rbac.authorization.k8s.io"
     return _make_object(
         space,
         f"{group}/v1",
         "RoleBinding",
-        names.HUB_ROLE_BINDING,
-        roleRef={
-            "apiGroup": group,
-            "kind": "ClusterRole",
-            "name": names.hub_role_in_team(space.hub_namespace),
-        },
+        name,
+        roleRef={"apiGroup": group, "kind": "ClusterRole", "name": role},
         subjects=[
-            {
-                "kind": "ServiceAccount",
-                "name": names.HUB_SERVICE_ACCOUNT,
-                "namespace": space.hub_namespace,
-            }
+            {"kind": "ServiceAccount", "name": account, "namespace": space.hub_namespace},
         ],
     )
 

@@ -18,16 +18,27 @@ from spectrum_spawner.service import (
     audit_pages,
     departures,
     frame,
+    gpu_pages,
     ingest,
     pages,
+    telling,
     volumes,
 )
 from spectrum_spawner.service.context import Context
+from spectrum_spawner.service.culler import Culler
+from spectrum_spawner.service.culling.pods import Pods
+from spectrum_spawner.service.culling.report import Report
+from spectrum_spawner.service.culling.sweep import Key
+from spectrum_spawner.service.ends import Ends
+from spectrum_spawner.service.evidence import Gatherer
 from spectrum_spawner.service.hub import Hub
 from spectrum_spawner.service.ledger import Ledger, LedgerError
 from spectrum_spawner.service.settings import NAME, Settings
 from spectrum_spawner.service.snapshot import Snapshot
+from spectrum_spawner.service.standings import Standings
+from spectrum_spawner.service.stock import Stock
 from spectrum_spawner.service.team_sheet import TeamSheet
+from spectrum_spawner.service.telemetry import Telemetry
 from spectrum_spawner.watch import View
 
 LOOK_EVERY = 30.0  # seconds between two looks for people who left
@@ -35,7 +46,7 @@ IDENTITY_AGE = 5  # seconds for which the hub's answer to a token holds: members
 MAX_BODY = 8 * 2**20  # bytes of a request that are read at all; handlers take less
 
 # the last one takes whatever no other did
-PAGES = [*pages.ROUTES, *audit_pages.ROUTES, *frame.ROUTES]
+PAGES = [*gpu_pages.ROUTES, *pages.ROUTES, *audit_pages.ROUTES, *frame.ROUTES]
 
 _log = logging.getLogger("spectrum.service")
 
@@ -51,19 +62,24 @@ async def serve(
     *,
     now: Callable[[], datetime] = utc_now,
     look_every: float = LOOK_EVERY,
+    cull_every: float | None = None,
 ) -> AsyncIterator[Context]:
     """Run a service until the block ends; `configuration` says how to reach the API server.
 
-    Raises LedgerError if there is no ledger.
+    The culler looks as often as the settings say, unless `cull_every` does. Raises LedgerError if
+    there is no ledger.
     """
     async with AsyncExitStack() as stack:
-        context = await _open(stack, settings, configuration, now)
+        context = await open_context(stack, settings, configuration, now)
         server = HTTPServer(make_app(context), max_body_size=MAX_BODY, xheaders=True)
         server.listen(settings.port)
         stack.push_async_callback(server.close_all_connections)
         stack.callback(server.stop)
         rounds = asyncio.create_task(_make_rounds(context, look_every))
         stack.push_async_callback(_end, rounds)
+        pause = settings.culling.every if cull_every is None else cull_every
+        culling = asyncio.create_task(_cull(context, pause))
+        stack.push_async_callback(_end, culling)
         yield context
 
 
@@ -103,7 +119,7 @@ def make_sign_in(settings: Settings) -> HubOAuth:
     )
 
 
-async def _open(
+async def open_context(
     stack: AsyncExitStack,
     settings: Settings,
     configuration: kube.Configuration,
@@ -117,20 +133,52 @@ async def _open(
     stack.push_async_callback(client.close)
     stack.push_async_callback(watching.close)
     hub = await stack.enter_async_context(Hub(settings.api_url, settings.api_token))
+    teams = View(
+        watching, Context.find_teams_path(settings.hub_namespace), trim=TeamSheet.from_object
+    )
+    teams.start()
+    stack.push_async_callback(teams.close)
+    snapshot, telemetry = Snapshot(hub, now), Telemetry()
+    told: dict[Key, Report] = {}
+    standings = Standings(ledger)
+    pods = Pods(watching, settings.hub_namespace)
+    stack.push_async_callback(pods.close)
+    gatherer = Gatherer(settings.culling, snapshot=snapshot, standings=standings, told=told)
+    stack.callback(gatherer.close)
+    ends = Ends(
+        settings.culling.policy,
+        concurrency=settings.culling.concurrency,
+        ledger=ledger,
+        hub=hub,
+        pods=pods,
+        standings=standings,
+        gatherer=gatherer,
+        telemetry=telemetry,
+        now=now,
+    )
     context = Context(
         settings=settings,
         ledger=ledger,
         hub=hub,
         sign_in=make_sign_in(settings),
-        snapshot=Snapshot(hub, now),
+        snapshot=snapshot,
+        stock=Stock(client, settings.hub_namespace),
         client=client,
-        teams=View(
-            watching, Context.find_teams_path(settings.hub_namespace), trim=TeamSheet.from_object
-        ),
+        teams=teams,
         now=now,
+        told=told,
+        telemetry=telemetry,
+        culler=Culler(
+            settings.culling,
+            teams=teams,
+            pods=pods,
+            standings=standings,
+            gatherer=gatherer,
+            ends=ends,
+            telemetry=telemetry,
+            now=now,
+        ),
     )
-    context.teams.start()
-    stack.push_async_callback(context.teams.close)
     # by which the sign-in asks the hub
     stack.push_async_callback(JupyterHubHTTPClient.loop_instance().close)
     return context
@@ -145,6 +193,7 @@ async def _make_rounds(context: Context, pause: float) -> None:
             approvals.find_granted,
             departures.look,
             volumes.forget_old,
+            telling.forget_ended,
         ):
             try:
                 await work(context)
@@ -153,6 +202,18 @@ async def _make_rounds(context: Context, pause: float) -> None:
             except Exception:
                 # the next round must come whatever this one met
                 _log.exception("a round of the service failed")
+        await asyncio.sleep(pause)
+
+
+async def _cull(context: Context, pause: float) -> None:
+    """The culler's looks, again and again; one that stops servers may take a while."""
+    await context.teams.wait_synced()
+    while True:
+        try:
+            await context.culler.look()
+        except Exception:
+            # the next look must come whatever this one met
+            _log.exception("a look of the culler failed")
         await asyncio.sleep(pause)
 
 

@@ -12,8 +12,9 @@ from spectrum_spawner.audit import Record
 from spectrum_spawner.kube import AlreadyExists, Conflict, KubeError, Unreachable
 from spectrum_spawner.service import asking
 from spectrum_spawner.service.asking import APPROVED, APPROVING, OPEN, Request
-from spectrum_spawner.service.context import SERVICE, Context
+from spectrum_spawner.service.context import Context
 from spectrum_spawner.service.problem import Problem
+from spectrum_spawner.service.records import SERVICE
 from spectrum_spawner.service.team_writes import create_team, patch_team
 
 _log = logging.getLogger("spectrum.service")

@@ -2,23 +2,28 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from jupyterhub.services.auth import HubOAuth
 
 from spectrum_spawner import names
-from spectrum_spawner.audit import Record, make_record
+from spectrum_spawner.audit import Record
 from spectrum_spawner.kube import Client, collection, item
+from spectrum_spawner.service.culler import Culler
+from spectrum_spawner.service.culling.report import Report
+from spectrum_spawner.service.culling.sweep import Key
 from spectrum_spawner.service.hub import Hub
 from spectrum_spawner.service.ledger import Ledger
-from spectrum_spawner.service.moments import stamp
 from spectrum_spawner.service.problem import Problem, quoted
+from spectrum_spawner.service.records import make_record
 from spectrum_spawner.service.rights import Viewer, may_see_team
-from spectrum_spawner.service.settings import NAME, Settings
+from spectrum_spawner.service.settings import Settings
 from spectrum_spawner.service.snapshot import Snapshot
+from spectrum_spawner.service.stock import Stock
 from spectrum_spawner.service.team_sheet import TeamSheet
+from spectrum_spawner.service.telemetry import Telemetry
 from spectrum_spawner.watch import View
 
 API = f"{names.API_GROUP}/{names.API_VERSION}"
@@ -29,7 +34,8 @@ class Context:
     """One running service.
 
     `sign_in` says who is behind a cookie or token, `now` the time of all that is written down.
-    Who holds `asking` asks for something; each request is counted before the next one is.
+    Who holds `asking` asks for something; each request is counted before the next one is. `told`
+    is what each server last told of what works in it.
     """
 
     settings: Settings
@@ -37,9 +43,13 @@ class Context:
     hub: Hub
     sign_in: HubOAuth
     snapshot: Snapshot
+    stock: Stock
     client: Client
     teams: View[TeamSheet]
     now: Callable[[], datetime]
+    told: dict[Key, Report]
+    telemetry: Telemetry
+    culler: Culler
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @staticmethod
@@ -70,13 +80,9 @@ class Context:
 
     def make_record(self, action: str, actor: str, **rest: Any) -> Record:
         """A record of now that the service writes."""
-        record = make_record(writer="service", action=action, actor=actor, **rest)
-        return replace(record, at=stamp(self.now()))
+        return make_record(action, actor, at=self.now(), **rest)
 
     def title_of(self, team: str) -> str:
         """What people call a team; its name while it is not known."""
         sheet = self.teams.get(team)
         return sheet.team.display_name if sheet else team
-
-
-SERVICE = f"service:{NAME}"  # how records call the service where it acts by itself

@@ -6,10 +6,11 @@ from datetime import timedelta
 
 from spectrum_spawner.audit import Record
 from spectrum_spawner.service import leaving
-from spectrum_spawner.service.context import SERVICE, Context
+from spectrum_spawner.service.context import Context
 from spectrum_spawner.service.hub import HubError
 from spectrum_spawner.service.leaving import Departure
 from spectrum_spawner.service.moments import stamp
+from spectrum_spawner.service.records import SERVICE
 from spectrum_spawner.teams import Team, teams_of
 
 _log = logging.getLogger("spectrum.service")

@@ -27,6 +27,10 @@ DONE = {
     "asked": "Your request is in the queue. Its answer is shown here.",
     "withdrawn": "The request is withdrawn.",
     "decided": "The answer is given.",
+    "kept": "The server is kept for now.",
+    "held": "The server is held.",
+    "unheld": "The server is held no more: what is measured counts again.",
+    "released": "What you released is being stopped. Files stay.",
 }
 
 

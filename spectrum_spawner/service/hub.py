@@ -12,6 +12,7 @@ from spectrum_spawner.service.servers import Person
 PAGE = 200  # users a request, the most that the hub gives
 TRIES = 3  # lists until one is not changed meanwhile
 TIMEOUT = 10.0  # seconds that one request may take
+STOP_TIMEOUT = 30.0  # as the hub waits for a while for the end of a server before it answers
 PAGES = "application/jupyterhub-pagination+json"
 
 
@@ -28,10 +29,7 @@ class Hub:
 
     def __init__(self, api_url: str, token: str) -> None:
         self._url = api_url.rstrip("/")
-        self._session = aiohttp.ClientSession(
-            headers={"Authorization": f"token {token}"},
-            timeout=aiohttp.ClientTimeout(total=TIMEOUT),
-        )
+        self._session = aiohttp.ClientSession(headers={"Authorization": f"token {token}"})
 
     async def __aenter__(self) -> Self:
         return self
@@ -68,7 +66,7 @@ class Hub:
         """
         path = f"/users/{quote(user, safe='')}"
         path += f"/servers/{quote(server, safe='')}" if server else "/server"
-        await self._call("DELETE", path, {"by": by, "reason": reason})
+        await self._call("DELETE", path, {"by": by, "reason": reason}, timeout=STOP_TIMEOUT)
 
     async def _read_pages(self) -> tuple[list[dict[str, Any]], bool]:
         found: list[dict[str, Any]] = []
@@ -82,11 +80,17 @@ class Hub:
             offset = following and following["offset"]
         return found, len(totals) == 1 and totals == {len(found)}
 
-    async def _call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    async def _call(
+        self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT
+    ) -> tuple[int, Any]:
         """One request: status and parsed answer. 404 is an answer; raises HubError."""
         try:
             async with self._session.request(
-                method, URL(self._url + path, encoded=True), json=body, headers={"Accept": PAGES}
+                method,
+                URL(self._url + path, encoded=True),
+                json=body,
+                headers={"Accept": PAGES},
+                timeout=aiohttp.ClientTimeout(total=timeout),
             ) as answer:
                 text = await answer.text()
                 if answer.status == 404 or answer.status < 300:

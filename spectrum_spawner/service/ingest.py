@@ -6,7 +6,7 @@ These paths lie outside the service's prefix, so no route of the proxy leads to 
 from hmac import compare_digest
 
 from spectrum_spawner.audit import Record, RecordError
-from spectrum_spawner.service import departures, volumes
+from spectrum_spawner.service import departures, exposition, gpus, volumes
 from spectrum_spawner.service.handler import Answering
 from spectrum_spawner.service.problem import Problem
 
@@ -54,7 +54,22 @@ class Notices(Internal):
     async def get(self) -> None:
         if self.writer != "hub":
             raise Problem("Notices are for the hub.", status=403)
-        self.write_json({"notices": await departures.list_notices(self.context)})
+        leaving = await departures.list_notices(self.context)
+        self.write_json({"notices": [*leaving, *gpus.list_idle_notices(self.context)]})
+
+
+class Keep(Internal):
+    """A click of somebody's on the home page, on a server of their own: so the hub says."""
+
+    async def post(self) -> None:
+        if self.writer != "hub":
+            raise Problem("What people click is for the hub to tell.", status=403)
+        body = self.read_json()
+        user, server = body.get("user"), body.get("server")
+        if body.keys() != {"user", "server"} or not isinstance(user, str):
+            raise Problem("The body must hold a user and a server.")
+        await self.context.culler.extend((user, str(server)), by=f"user:{user}")
+        self.set_status(204)
 
 
 class Volumes(Internal):
@@ -69,8 +84,10 @@ class Volumes(Internal):
 
 
 class Health(Answering):
+    """That the service lives; what its culler cannot know is told beside, and no reason to end."""
+
     async def get(self) -> None:
-        self.write_json({})
+        self.write_json({"culling": self.context.culler.health()})
 
 
 class Nowhere(Answering):
@@ -83,6 +100,8 @@ class Nowhere(Answering):
 ROUTES: list[tuple[str, type[Answering]]] = [
     (r"/internal/audit", Ingest),
     (r"/internal/notices", Notices),
+    (r"/internal/keep", Keep),
     (r"/internal/volumes", Volumes),
     (r"/healthz", Health),
+    (r"/metrics", exposition.Exposition),
 ]

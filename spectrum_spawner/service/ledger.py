@@ -32,7 +32,7 @@ T = TypeVar("T")
 THREADS = 4
 PAGE = 100  # records a page
 BATCH = 1000  # records that an export reads at a time
-STOPS = ("stop", "stop-request", "end")
+STOPS = ("stop", "stop-request", "cull", "release", "end")
 
 
 class LedgerError(Exception):
@@ -64,9 +64,13 @@ class Entry:
 
 
 class Ledger:
-    """One database. `open` before anything else; everything here raises LedgerError."""
+    """One database. `open` before anything else; everything here raises LedgerError.
+
+    `errors` counts how often that was.
+    """
 
     def __init__(self, url: str) -> None:
+        self.errors = 0
         try:
             self._engine = tables.make_engine(url)
         except (sa.exc.ArgumentError, ImportError, ValueError) as error:
@@ -138,15 +142,16 @@ class Ledger:
     async def remove_departure(self, departure: Departure, *records: Record) -> None:
         await self._run(self._replace_departure, departure, None, records)
 
-    async def work(self, work: Callable[..., T], *args: Any) -> T:
-        """Call `work(connection, *args)` in a thread, within one transaction."""
-        return await self._run(self._work, work, args)
+    async def work(self, work: Callable[..., T], *args: Any, records: Sequence[Record] = ()) -> T:
+        """Call `work(connection, *args)` in a thread, within one transaction with `records`."""
+        return await self._run(self._work, work, args, records)
 
     async def _run(self, work: Callable[..., T], *args: Any) -> T:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, partial(work, *args))
         except sa.exc.SQLAlchemyError as error:
+            self.errors += 1
             raise LedgerError(str(getattr(error, "orig", None) or error)) from error
 
     def _open(self) -> None:
@@ -161,8 +166,9 @@ class Ledger:
                     "most: install the newer release again, or name another database."
                 )
 
-    def _work(self, work: Callable[..., T], args: Sequence[Any]) -> T:
+    def _work(self, work: Callable[..., T], args: Sequence[Any], records: Sequence[Record]) -> T:
         with self._engine.begin() as connection:
+            self._insert(connection, records)
             return work(connection, *args)
 
     def _add(self, records: Sequence[Record]) -> None:

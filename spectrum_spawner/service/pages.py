@@ -150,7 +150,7 @@ def _team_path(name: str) -> str:
 
 
 ROUTES: list[tuple[str, type[PageHandler]]] = [
-    (r"", TeamsPage),
+    (r"teams", TeamsPage),
     (r"teams/([^/]+)", TeamPage),
     (r"teams/([^/]+)/stop", StopForm),
     (r"teams/([^/]+)/preferences", PreferencesForm),

@@ -103,6 +103,21 @@ def may_stop(viewer: Viewer, server: Server) -> bool:
     return viewer.may_act and (own or viewer.admin or server.team in viewer.leads)
 
 
+def may_keep_or_release(viewer: Viewer, server: Server) -> bool:
+    """To extend a server's time, hold it or end it for its GPUs: who may stop it, and the server's
+    own token."""
+    return viewer.server == (server.user, server.name) or may_stop(viewer, server)
+
+
+def may_try_policy(viewer: Viewer) -> bool:
+    """To see what a policy would end: administrators, and leads for the teams that they lead."""
+    return viewer.may_act and (viewer.admin or bool(viewer.leads))
+
+
+def may_try_policy_on(viewer: Viewer, team: str) -> bool:
+    return viewer.may_act and (viewer.admin or team in viewer.leads)
+
+
 def may_report(viewer: Viewer) -> bool:
     """Only a server's own token, which speaks for that server."""
     return viewer.server is not None

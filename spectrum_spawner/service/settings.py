@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spectrum_spawner import names
 from spectrum_spawner.profile_values import ProfileError, read_profiles
 from spectrum_spawner.profiles import Profile
+from spectrum_spawner.service.culling.metrics import Metric, MetricError, read_metrics
+from spectrum_spawner.service.culling.policy_values import PolicyError, read_policy
+from spectrum_spawner.service.culling.rules import Policy
 
 NAME = "spectrum"  # of the JupyterHub service
 ACT_SCOPE = "custom:spectrum:act"  # to ask, decide and stop, not only to read
@@ -17,6 +21,25 @@ WRITERS = {"hub": "auditTokenHub", "controller": "auditTokenController"}
 
 class SettingsError(ValueError):
     """A setting that cannot be used; the text names it and says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Culling:
+    """How idle servers end. While it is not `enabled` they are judged, and nothing is done.
+
+    `every` is in seconds between two looks, `concurrency` how many stops are under way at most.
+    `values` is the table that `policy` was read from. Without a `prometheus_url` nothing is
+    measured. Namespaces of teams begin with `team_prefix`.
+    """
+
+    enabled: bool = False
+    every: int = 60
+    concurrency: int = 10
+    policy: Policy = field(default_factory=Policy)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    prometheus_url: str = ""
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    team_prefix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +65,7 @@ class Settings:
     idle_minutes: tuple[int, int] = (15, 480)
     contact: str = "your cluster administrators"
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    culling: Culling = field(default_factory=Culling)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -50,8 +74,11 @@ class Settings:
         values = _read_values(Path(_need(environment, "SPECTRUM_VALUES")))
         secrets = Path(_need(environment, "SPECTRUM_SECRETS"))
         service = values.get("service") or {}
+        hub_namespace = _need(environment, "POD_NAMESPACE")
+        profiles = _read_profiles(values)
+        idle_minutes = _read_idle_minutes(service.get("idleMinutes") or {})
         return cls(
-            hub_namespace=_need(environment, "POD_NAMESPACE"),
+            hub_namespace=hub_namespace,
             prefix=_need(environment, "JUPYTERHUB_SERVICE_PREFIX"),
             base_url=_need(environment, "JUPYTERHUB_BASE_URL"),
             api_url=_need(environment, "JUPYTERHUB_API_URL"),
@@ -61,10 +88,43 @@ class Settings:
             writers={writer: _read_secret(secrets, key) for writer, key in WRITERS.items()},
             database=service.get("dbUrl") or DEFAULT_DATABASE,
             leaving_grace=_read_count("service.leavingGrace", service.get("leavingGrace", 3600)),
-            idle_minutes=_read_idle_minutes(service.get("idleMinutes") or {}),
+            idle_minutes=idle_minutes,
             contact=(values.get("auth") or {}).get("contact") or cls.contact,
-            profiles=_read_profiles(values),
+            profiles=profiles,
+            culling=read_culling(
+                values, profiles, hub_namespace=hub_namespace, idle_minutes=idle_minutes
+            ),
         )
+
+
+def read_culling(
+    values: Mapping[str, Any],
+    profiles: Mapping[str, Profile],
+    *,
+    hub_namespace: str,
+    idle_minutes: tuple[int, int],
+) -> Culling:
+    """Read `culling`, `metrics` and `teamNamespacePrefix`; raises SettingsError."""
+    culling, metrics = dict(values.get("culling") or {}), dict(values.get("metrics") or {})
+    prometheus_url = metrics.pop("prometheusUrl", "")
+    enabled = culling.pop("enabled", True)
+    if not isinstance(enabled, bool):
+        raise SettingsError(f"culling.enabled: {enabled!r} is neither true nor false")
+    every = _read_count("culling.every", culling.pop("every", 60), least=10)
+    concurrency = _read_count("culling.concurrency", culling.pop("concurrency", 10), least=1)
+    try:
+        return Culling(
+            enabled=enabled,
+            every=every,
+            concurrency=concurrency,
+            policy=read_policy(culling, profiles, team_limits=idle_minutes),
+            values=values.get("culling") or {},
+            prometheus_url=prometheus_url or "",
+            metrics=read_metrics(metrics),
+            team_prefix=values.get("teamNamespacePrefix") or names.cluster_prefix(hub_namespace),
+        )
+    except (PolicyError, MetricError) as error:
+        raise SettingsError(str(error)) from error
 
 
 def _need(environment: Mapping[str, str], variable: str) -> str:
@@ -105,9 +165,10 @@ def _read_idle_minutes(record: Mapping[str, object]) -> tuple[int, int]:
     return least, most
 
 
-def _read_count(place: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise SettingsError(f"{place}: {value!r} is no whole number")
+def _read_count(place: str, value: object, *, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        above = f" from {least}" if least else ""
+        raise SettingsError(f"{place}: {value!r} is no whole number{above}")
     return value
 
 

@@ -7,7 +7,12 @@ from spectrum_spawner.service.context import Context
 from spectrum_spawner.service.hub import HubError, HubRefused
 from spectrum_spawner.service.ledger import LedgerError
 from spectrum_spawner.service.problem import Problem, quoted
-from spectrum_spawner.service.rights import Viewer, may_see_server, may_stop
+from spectrum_spawner.service.rights import (
+    Viewer,
+    may_keep_or_release,
+    may_see_server,
+    may_stop,
+)
 from spectrum_spawner.service.servers import Server
 
 WRITE_WITHIN = 3.0  # seconds that a stop waits for the ledger
@@ -22,20 +27,46 @@ async def stop_server(
 
     Nobody's own stop waits for the ledger; anybody else's is only done once it is written down.
     """
-    found = await _find_server(context, viewer, user, server)
+    found = await find_running(context, viewer, user, server)
     if not may_stop(viewer, found):
-        raise Problem(
-            f"The server of {quoted(found.title)} can be stopped by its owner, by a lead of team "
-            f"{quoted(found.team)} or by an administrator: ask one of them.",
-            status=403,
-        )
+        raise _not_theirs(found)
+    await _end(context, viewer, found, "stop-request", reason, f"{viewer.name} stopped it.")
+
+
+async def release_server(
+    context: Context, viewer: Viewer, *, user: str, server: str, reason: str
+) -> None:
+    """End a server for its GPUs, as `stop_server` does; its own token may, too."""
+    found = await find_running(context, viewer, user, server)
+    if not may_keep_or_release(viewer, found):
+        raise _not_theirs(found)
+    await _end(context, viewer, found, "release", reason, f"{viewer.name} released its GPUs.")
+
+
+async def find_running(context: Context, viewer: Viewer, user: str, server: str) -> Server:
+    """The server as the hub knows it at this moment: its team decides who may do what to it."""
+    try:
+        person = await context.hub.find_person(user)
+    except HubError as error:
+        raise _hub_away(error) from error
+    servers = person.servers if person else ()
+    found = next((each for each in servers if each.name == server), None)
+    if found is None or not may_see_server(viewer, found):
+        raise Problem("There is no such server running: it may have ended already.", status=404)
+    return found
+
+
+async def _end(
+    context: Context, viewer: Viewer, found: Server, action: str, reason: str, otherwise: str
+) -> None:
+    """Write it down, then do it; `otherwise` is the reason in the ledger where nobody gave one."""
     record = context.make_record(
-        "stop-request",
+        action,
         viewer.actor,
         user=found.user,
         server=found.name,
         team=found.team,
-        reason=reason or f"{viewer.name} stopped it.",
+        reason=reason or otherwise,
     )
     try:
         async with asyncio.timeout(WRITE_WITHIN):
@@ -51,17 +82,12 @@ async def stop_server(
     await _stop(context, found, by=viewer.actor, reason=reason)
 
 
-async def _find_server(context: Context, viewer: Viewer, user: str, server: str) -> Server:
-    """The server as the hub knows it at this moment: its team decides who may stop it."""
-    try:
-        person = await context.hub.find_person(user)
-    except HubError as error:
-        raise _hub_away(error) from error
-    servers = person.servers if person else ()
-    found = next((each for each in servers if each.name == server), None)
-    if found is None or not may_see_server(viewer, found):
-        raise Problem("There is no such server running: it may have ended already.", status=404)
-    return found
+def _not_theirs(server: Server) -> Problem:
+    return Problem(
+        f"The server of {quoted(server.title)} can be stopped by its owner, by a lead of team "
+        f"{quoted(server.team)} or by an administrator: ask one of them.",
+        status=403,
+    )
 
 
 async def _stop(context: Context, server: Server, *, by: str, reason: str) -> None:

@@ -66,6 +66,27 @@ figures = sa.Table(
     sa.Index("figures_by_time", "at"),
 )
 
+# what people were told of a run of a server, where they were told anything
+standings = sa.Table(
+    "standings",
+    metadata,
+    *(sa.Column(key, sa.String(255), primary_key=True) for key in ("user", "server")),
+    sa.Column("pod_uid", sa.Text, nullable=False),
+    *(sa.Column(key, sa.String(27)) for key in ("last_busy", "unknown_since", "extended_until")),
+    *(sa.Column(key, sa.String(27)) for key in ("warned_at", "ends_at")),
+    sa.Column("cause", sa.Text, nullable=False),
+    sa.Column("extensions", sa.Integer, nullable=False),
+    sa.Column("reported", sa.Boolean, nullable=False),
+)
+# the last word of somebody that a run of a server works until a moment
+holds = sa.Table(
+    "holds",
+    metadata,
+    *(sa.Column(key, sa.String(255), primary_key=True) for key in ("user", "server")),
+    *(sa.Column(key, sa.Text, nullable=False) for key in ("pod_uid", "by", "reason")),
+    *(sa.Column(key, sa.String(27), nullable=False) for key in ("made_at", "until")),
+)
+
 
 def make_engine(url: str) -> sa.Engine:
     """A SQLite or PostgreSQL that answers soon or not at all."""

@@ -14,22 +14,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from spectrum_spawner.service import tables
 from spectrum_spawner.service.context import Context
 from spectrum_spawner.service.moments import read_moment, stamp
-from spectrum_spawner.service.problem import Problem
-from spectrum_spawner.service.reports import Figures, read_report
-from spectrum_spawner.service.rights import Viewer, may_report
+from spectrum_spawner.service.reports import Figures
 
 FORGET_AFTER = timedelta(days=90)
-
-
-async def keep_report(context: Context, viewer: Viewer, body: dict[str, Any]) -> None:
-    """Keep what a server's own token tells of that server's volumes; raises Problem."""
-    if not may_report(viewer):
-        raise Problem("Only a server reports its volumes, by its own token.", status=403)
-    server = next(s for s in context.snapshot if (s.user, s.name) == viewer.server)
-    found = read_report(
-        body, team=server.team, user=server.user, server=server.name, now=context.now()
-    )
-    await keep(context, found)
 
 
 async def keep(context: Context, figures: Sequence[Figures]) -> None:

@@ -1,6 +1,6 @@
 // JupyterHub's own script handles named servers; this one the default server, and it shows the
 // page as it is after each stop.
-require(["jquery", "moment", "jhapi"], ($, moment, JHAPI) => {
+require(["jquery", "moment", "jhapi", "utils"], ($, moment, JHAPI, utils) => {
   for (const time of document.querySelectorAll("time")) {
     const when = new Date(time.dateTime);
     time.title = when.toLocaleString();
@@ -8,17 +8,58 @@ require(["jquery", "moment", "jhapi"], ($, moment, JHAPI) => {
       ? when.toLocaleString([], { dateStyle: "medium", timeStyle: "short" })
       : moment(when).fromNow();
   }
+  const api = new JHAPI(window.jhdata.base_url);
   const stop = document.getElementById("stop-default");
   if (stop) {
     stop.addEventListener("click", () => {
       stop.disabled = true;
       stop.textContent = "Stopping…";
-      new JHAPI(window.jhdata.base_url).stop_server(window.jhdata.user);
+      api.stop_server(window.jhdata.user);
     });
     stop.disabled = false; // before this point a click would be lost
   }
+  for (const button of document.querySelectorAll("[data-keep]")) {
+    const text = button.textContent;
+    button.addEventListener("click", () => {
+      button.disabled = true;
+      button.textContent = "Keeping…";
+      const url = `${window.jhdata.base_url}spectrum/keep?_xsrf=${window.jhdata.xsrf_token}`;
+      $.ajax(url, {
+        type: "POST",
+        contentType: "application/json",
+        data: JSON.stringify({ server: button.dataset.keep }),
+        success: () => {
+          button.parentElement.className = "alert alert-success spectrum-text spectrum-notice";
+          button.parentElement.textContent = "Kept: it ends only if nothing works in it for longer.";
+        },
+        error: (...why) => {
+          Object.assign(button, { disabled: false, textContent: text });
+          utils.ajax_error_dialog(...why);
+        },
+      });
+    });
+    button.disabled = false;
+  }
+  const all = document.getElementById("release-all");
+  if (all) {
+    all.addEventListener("click", () => {
+      all.disabled = true;
+      all.textContent = "Stopping…";
+      for (const name of JSON.parse(all.dataset.servers)) {
+        if (name) api.stop_named_server(window.jhdata.user, name);
+        else api.stop_server(window.jhdata.user);
+      }
+    });
+    all.disabled = false;
+  }
+  let stops = 0; // under way: the page is shown anew when the last one is answered
+  $(document).on("ajaxSend", (_event, _xhr, settings) => {
+    if (settings.type === "DELETE") stops += 1;
+  });
   $(document).on("ajaxSuccess", (_event, _xhr, settings) => {
-    if (settings.type === "DELETE") window.location.reload();
+    if (settings.type !== "DELETE") return;
+    stops -= 1;
+    if (stops === 0) window.location.reload();
   });
   $(document).on("ajaxError", (_event, _xhr, settings) => {
     // The dialog says what went wrong; the button is as it was once the page is loaded again.

@@ -166,7 +166,8 @@ def test_a_database_elsewhere_needs_no_claim_and_its_url_is_a_secret(helm: Helm)
 def test_the_service_reads_what_the_contract_with_it_says(helm: Helm) -> None:
     secret = helm.find("Secret", "service", FULL)
     values = json.loads(base64.b64decode(secret["data"]["values.json"]))
-    assert values.keys() == {"hub", "service", "auth", "images", "profiles"}
+    known = {"hub", "service", "auth", "images", "profiles", "culling", "metrics"}
+    assert values.keys() == {*known, "teamNamespacePrefix"}
     assert values["hub"] == {"baseUrl": "/"}
     assert values["auth"] == {"contact": "your cluster administrators"}
     assert values["service"] == {
@@ -264,13 +265,13 @@ def test_two_releases_share_no_name_outside_their_namespaces(helm: Helm) -> None
         found = helm.render(FULL, namespace=namespace)
         return {describe(m) for m in found if "namespace" not in m["metadata"]}
 
-    assert len(outside("one")) == 7
+    assert len(outside("one")) == 8
     assert not outside("one") & outside("two")
 
 
-def test_the_role_that_the_controller_binds_is_the_one_that_the_package_names(helm: Helm) -> None:
-    role = names.hub_role_in_team("physics")
-    assert helm.find("ClusterRole", role, namespace="physics")["rules"]
+def test_the_roles_that_the_controller_binds_are_those_that_the_package_names(helm: Helm) -> None:
+    for role in (names.hub_role_in_team("physics"), names.service_role_in_team("physics")):
+        assert helm.find("ClusterRole", role, namespace="physics")["rules"]
 
 
 def test_a_base_url_reaches_probes_and_error_pages(helm: Helm) -> None:

@@ -1,6 +1,7 @@
 """From the administrator's values to controller and service: each reads what the chart writes."""
 
 import base64
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ VALUES = merge(
     {
         "hub": {"baseUrl": "/gpu/"},
         "auth": {"contact": "the help desk"},
-        "service": {"leavingGrace": 60, "idleMinutes": {"min": 10, "max": 20}},
+        "service": {"leavingGrace": 60, "idleMinutes": {"min": 12, "max": 20}},
+        "culling": {"every": 30, "rules": {"gpu": {"idleMinutes": 90}}},
+        "metrics": {"prometheusUrl": "http://prometheus:9090", "power": None},
         "teamTemplates": {
             "line": {"pattern": "line-.+", "max": 2, "spec": {"leads": ["alice"]}},
         },
@@ -59,9 +62,17 @@ def test_the_service_reads_what_the_chart_writes(helm: Helm, tmp_path: Path) -> 
     assert (settings.prefix, settings.base_url) == ("/gpu/services/spectrum/", "/gpu/")
     assert settings.api_url == "http://hub.spectrum:8081/gpu/hub/api"
     assert settings.port == 8082
-    assert (settings.leaving_grace, settings.idle_minutes) == (60, (10, 20))
+    assert (settings.leaving_grace, settings.idle_minutes) == (60, (12, 20))
     assert settings.contact == "the help desk"
     assert sorted(settings.profiles) == ["cpu-small", "gpu-1"]
+    culling = settings.culling
+    assert (culling.enabled, culling.every, culling.concurrency) == (True, 30, 10)
+    (rule,) = culling.policy.rules
+    assert (rule.name, rule.gpu, rule.idle) == ("gpu", True, timedelta(minutes=90))
+    assert rule.evidence == ("gpu", "cpu", "kernels", "processes")
+    assert culling.policy.team_limits == (12, 20)
+    assert (culling.prometheus_url, culling.team_prefix) == ("http://prometheus:9090", "spectrum-")
+    assert sorted(culling.metrics) == ["cpu", "engine", "utilisation"]
     secrets = tmp_path / "etc/spectrum/secrets"
     assert settings.api_token == (secrets / "serviceToken").read_text()
     assert settings.writers["hub"] == (secrets / "auditTokenHub").read_text()

@@ -79,7 +79,7 @@ WRONG_PROFILES = [
 ]
 
 WRONG_ELSEWHERE = [
-    ({"culling": {}}, "additional properties 'culling' not allowed"),
+    ({"cull": {}}, "additional properties 'cull' not allowed"),
     ({"hub": {"replicas": 2}}, "additional properties 'replicas' not allowed"),
     ({"hub": {"baseUrl": "spectrum"}}, "'spectrum' does not match pattern"),
     ({"hub": {"db": {"size": "1GB"}}}, "'1GB' does not match pattern"),

@@ -72,10 +72,10 @@ def test_who_is_not_signed_in_is_sent_to_the_hub_and_comes_back(release: Install
     with Person(release.url, "alice") as alice:
         assert alice.visit_service().url.startswith(f"{release.url}hub/login")
         assert alice.sign_in(release.user_password)
-        page = alice.visit_service()
-        assert page.url == f"{release.url}services/spectrum/"
-        assert "Flight" in page.text
-        assert "Ops" in page.text
+        assert alice.visit_service().url == f"{release.url}services/spectrum/"
+        teams = alice.visit_service("teams").text
+        assert "Flight" in teams
+        assert "Ops" in teams
 
 
 def test_the_internal_addresses_are_on_no_route(release: InstalledRelease) -> None:

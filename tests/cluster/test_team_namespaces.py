@@ -124,6 +124,7 @@ def test_the_api_server_takes_objects_of_people_of_any_spelling(
         "networkpolicy/spectrum-default-deny",
         "serviceaccount/spectrum-server",
         "rolebinding/spectrum-hub",
+        "rolebinding/spectrum-service",
     ],
 )
 def test_what_somebody_deletes_is_back_within_ten_seconds(
@@ -146,6 +147,9 @@ ALTERATIONS = {
         {"op": "replace", "path": "/spec/policyTypes", "value": ["Ingress"]}
     ],
     "rolebinding/spectrum-hub": [
+        {"op": "replace", "path": "/subjects/0/name", "value": "default"},
+    ],
+    "rolebinding/spectrum-service": [
         {"op": "replace", "path": "/subjects/0/name", "value": "default"},
     ],
 }

@@ -39,12 +39,13 @@ DRY = {"dryRun": "All"}
 
 
 def install(plane: ControlPlane, hub_namespace: str, values: Mapping[str, Any]) -> None:
-    """Install or upgrade what the chart makes for the controller, and the role that it binds."""
+    """Install or upgrade what the chart makes for the controller, and the roles that it binds."""
+    bound = {names.hub_role_in_team(hub_namespace), names.service_role_in_team(hub_namespace)}
     helm = Helm(ensure_go_tool("helm") / "helm")
     for manifest in helm.render(merge(ACCEPTED, values), namespace=hub_namespace):
         kind, metadata = manifest["kind"], manifest["metadata"]
         whose = metadata["labels"]["app.kubernetes.io/component"]
-        if whose != ACCOUNT and metadata["name"] != names.hub_role_in_team(hub_namespace):
+        if whose != ACCOUNT and metadata["name"] not in bound:
             continue
         if path := {**_CLUSTER, **_INSIDE}.get(kind):
             plane.api.apply(f"{path.format(hub_namespace)}/{metadata['name']}", manifest)

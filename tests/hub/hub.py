@@ -49,7 +49,8 @@ _owner: ContextVar["Hub | None"] = ContextVar("owner", default=None)
 @event.listens_for(Engine, "connect")
 def _write_without_sync(connection: Any, _record: Any) -> None:
     """A hub that is killed loses nothing by it; only a power cut would."""
-    connection.execute("PRAGMA synchronous=OFF")
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous=OFF")
 
 
 class RememberingProxy(Proxy):

@@ -25,6 +25,7 @@ HUB_IN_TEAM = [
     {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["get"]},
 ]
+SERVICE_IN_TEAM = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
 HUB_AT_HOME = [
     {
         "apiGroups": [names.API_GROUP],
@@ -63,7 +64,7 @@ class Team:
 
 
 async def create_hub_namespace(cluster: Cluster, namespace: str) -> None:
-    """Namespace, service account and rights of a hub."""
+    """Namespace, service account and rights of a hub, and the roles that teams' namespaces know."""
     await cluster.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
     account = {"metadata": {"name": names.HUB_SERVICE_ACCOUNT}}
     await cluster.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
@@ -73,8 +74,11 @@ async def create_hub_namespace(cluster: Cluster, namespace: str) -> None:
         f"{RBAC}/namespaces/{namespace}/rolebindings",
         _make_binding("hub", "Role", "hub", hub_namespace=namespace),
     )
-    name = names.hub_role_in_team(namespace)
-    await cluster.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": HUB_IN_TEAM})
+    for name, rules in (
+        (names.hub_role_in_team(namespace), HUB_IN_TEAM),
+        (names.service_role_in_team(namespace), SERVICE_IN_TEAM),
+    ):
+        await cluster.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
 
 
 async def create_hub_token(cluster: Cluster, namespace: str) -> str:
@@ -155,7 +159,23 @@ async def _create_namespace(
         await cluster.create(
             f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": account}}
         )
-    await admit_hub(cluster, Team(name=name, namespace=namespace), hub_namespace)
+    made = Team(name=name, namespace=namespace)
+    await admit_hub(cluster, made, hub_namespace)
+    await _admit_service(cluster, made, hub_namespace)
+
+
+async def _admit_service(cluster: Cluster, team: Team, hub_namespace: str) -> None:
+    role = names.service_role_in_team(hub_namespace)
+    await cluster.create(
+        team.role_binding.rpartition("/")[0],
+        _make_binding(
+            names.SERVICE_ROLE_BINDING,
+            "ClusterRole",
+            role,
+            account=names.SERVICE_SERVICE_ACCOUNT,
+            hub_namespace=hub_namespace,
+        ),
+    )
 
 
 async def _create_quota(cluster: Cluster, namespace: str, hard: Mapping[str, str]) -> None:
@@ -166,12 +186,13 @@ async def _create_quota(cluster: Cluster, namespace: str, hard: Mapping[str, str
 
 
 def _make_binding(
-    name: str, kind: str, role: str, *, hub_namespace: str
+    name: str,
+    kind: str,
+    role: str,
+    *,
+    hub_namespace: str,
+    account: str = names.HUB_SERVICE_ACCOUNT,
 ) -> dict[str, Sequence[Any] | Mapping[str, Any]]:
-    subject = {
-        "kind": "ServiceAccount",
-        "name": names.HUB_SERVICE_ACCOUNT,
-        "namespace": hub_namespace,
-    }
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": hub_namespace}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
     return {"metadata": {"name": name}, "subjects": [subject], "roleRef": reference}

@@ -194,6 +194,11 @@ DRIFT = {
         {"subjects": [{"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"}]},
     ),
     "account without our label": ("ServiceAccount", "spectrum-server", UNLABELLED),
+    "the service's binding for all": (
+        "RoleBinding",
+        "spectrum-service",
+        {"subjects": [{"kind": "Group", "name": "all", "apiGroup": "rbac.authorization.k8s.io"}]},
+    ),
     "binding without our label": ("RoleBinding", "spectrum-hub", UNLABELLED),
     "pods of any kind": ("Namespace", "", UNFENCED),
     "namespace without our label": ("Namespace", "", UNLABELLED),
@@ -208,6 +213,7 @@ DRIFT = {
     "allow deleted": ("NetworkPolicy", "spectrum-allow", None),
     "account deleted": ("ServiceAccount", "spectrum-server", None),
     "binding deleted": ("RoleBinding", "spectrum-hub", None),
+    "the service's binding deleted": ("RoleBinding", "spectrum-service", None),
 }
 
 
@@ -739,7 +745,7 @@ ONE_TEAM = {
     "POST limitranges": 1,
     "POST networkpolicies": 2,
     "POST serviceaccounts": 2,
-    "POST rolebindings": 1,
+    "POST rolebindings": 2,
     "PATCH configmaps": 1,  # the mark of the last gid
 }
 

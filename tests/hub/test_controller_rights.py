@@ -20,6 +20,7 @@ from spectrum_spawner.controller.objects import (
     make_children,
     make_metadata,
     make_namespace,
+    make_role_bindings,
 )
 from spectrum_spawner.controller.settings import Settings
 from spectrum_spawner.controller.storage_settings import (
@@ -105,7 +106,9 @@ def make_secret(name: str, namespace: str = HELD, **more: Any) -> Object:
 
 
 def make_binding(name: str = names.HUB_ROLE_BINDING, **changes: Any) -> Object:
-    *_, binding = make_children(make_space(EMPTY), {}, SETTINGS)
+    """The hub's, or one of another name that is like it; the service's is its own."""
+    bindings = {each["metadata"]["name"]: each for each in make_role_bindings(make_space(EMPTY))}
+    binding = bindings.get(name, bindings[names.HUB_ROLE_BINDING])
     return {**binding, "metadata": {**binding["metadata"], "name": name}, **changes}
 
 
@@ -220,8 +223,9 @@ SENTENCES = {
     "name": "the controller may make namespaces of teams only, whose names begin with fence-",
     "level": "the controller may not weaken the pod security standard of a team's namespace",
     "secret": "the controller may touch Secrets called bucket of type Opaque only",
-    "grant": "the controller may give the role fence-hub-in-team to the hub, and no role to",
-    "grants": "the controller may delete no RoleBinding but the hub's",
+    "grant": "the controller may give the role fence-hub-in-team to the hub and "
+    "fence-service-in-team to the service, and no role to anybody else",
+    "grants": "the controller may delete no RoleBinding but those of the hub and the service",
     "volume": "the controller may make volumes of datasets only",
     "source": "the controller may make volumes that driver rook-ceph.cephfs.csi.ceph.com mounts",
     "volumes": "the controller may touch volumes of this hub's datasets only",
@@ -309,6 +313,29 @@ FORBIDDEN: dict[str, tuple[str, Object, str]] = {
                 *make_binding()["subjects"],
                 {"kind": "ServiceAccount", "name": "hub", "namespace": "fence-x"},
             ],
+        },
+        "grant",
+    ),
+    "the hub's role for the service": (
+        "create",
+        make_binding(subjects=make_binding(names.SERVICE_ROLE_BINDING)["subjects"]),
+        "grant",
+    ),
+    "the service's role by the hub's binding": (
+        "create",
+        make_binding(roleRef=make_binding(names.SERVICE_ROLE_BINDING)["roleRef"]),
+        "grant",
+    ),
+    "the hub's role by the service's binding": (
+        "create",
+        make_binding(names.SERVICE_ROLE_BINDING, roleRef=make_binding()["roleRef"]),
+        "grant",
+    ),
+    "the service's role for a server": (
+        "patch",
+        {
+            **named("RoleBinding", names.SERVICE_ROLE_BINDING, HELD),
+            "subjects": [{"kind": "ServiceAccount", "name": "service", "namespace": HELD}],
         },
         "grant",
     ),
@@ -419,7 +446,7 @@ async def test_namespaces_are_made_kept_and_purged(thief: Client, what: str) -> 
 async def test_all_that_a_team_needs_is_made(thief: Client, namespace: str) -> None:
     for manifest in make_objects(namespace):
         # the hub's binding, by which an earlier prefix is known, is there
-        if (namespace, manifest["kind"]) != (EARLIER, "RoleBinding"):
+        if (namespace, manifest["metadata"]["name"]) != (EARLIER, names.HUB_ROLE_BINDING):
             await send(thief, "create", manifest)
 
 

@@ -62,8 +62,8 @@ async def test_the_services_pages_stand_beside_the_hubs(hub: Hub) -> None:
     async with hub.sign_in("alice") as pages:
         for path in ("/home", "/spawn", "/token", "/nowhere"):
             page = await pages.read(path)
-            links = [f"/services/spectrum/{name}" for name in ("", "requests", "audit")]
-            assert [f'class="nav-link" href="{link}"' in page for link in links] == [True] * 3
+            links = [f"/services/spectrum/{name}" for name in ("", "teams", "requests", "audit")]
+            assert [f'class="nav-link" href="{link}"' in page for link in links] == [True] * 4
 
 
 async def test_the_home_page_says_what_the_services_pages_are_for(hub: Hub) -> None:

@@ -8,14 +8,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 TOKEN = "0123456789abcdef0123456789abcdef"
+SERVICE = "/services/spectrum/"
 
 
 class Hub(ThreadingHTTPServer):
-    """Listens on a free port of 127.0.0.1; `posts` lists the (path, body) it was sent."""
+    """Listens on a free port of 127.0.0.1; `posts` lists the (path, body) it was sent.
+
+    It answers for Spectrum's service too: `notices` are what that tells of alice's server, and
+    `refusal` is why it keeps no server.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.posts: list[tuple[str, Any]] = []
+        self.notices: list[dict[str, Any]] = []
+        self.refusal = ""
         self._news = threading.Condition()
 
     def note_post(self, path: str, body: Any) -> None:
@@ -23,15 +30,16 @@ class Hub(ThreadingHTTPServer):
             self.posts.append((path, body))
             self._news.notify_all()
 
-    def wait_for_post(self, path: str, *, within: float = 20) -> Any:
-        """The first body that was sent to a path, now or later."""
+    def wait_for_post(self, path: str, *, after: int = 0, within: float = 20) -> Any:
+        """The first body that was sent to a path, or the one `after` so many, now or later."""
 
         def find() -> list[Any]:
             return [body for sent_to, body in self.posts if sent_to == path]
 
         with self._news:
-            assert self._news.wait_for(find, within), f"nothing was sent to {path}"
-            return find()[0]
+            is_there = self._news.wait_for(lambda: len(find()) > after, within)
+            assert is_there, f"nothing was sent to {path}"
+            return find()[after]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -39,7 +47,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         is_alice = self.headers.get("Authorization") in (f"token {TOKEN}", f"Bearer {TOKEN}")
-        if self.path != "/hub/api/user":
+        if is_alice and self.path == f"{SERVICE}api/servers/self":
+            self._answer(200, {"user": "alice", "server": "", "notices": self.server.notices})
+        elif self.path != "/hub/api/user":
             self._answer(200, {"version": "6.1.1"})
         elif is_alice:
             scopes = ["access:servers!server=alice/", "read:users:name!user=alice"]
@@ -51,7 +61,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.note_post(self.path, json.loads(body))
-        self._answer(200, {})
+        if self.server.refusal and self.path.endswith("/keep"):
+            self._answer(409, {"status": 409, "message": self.server.refusal})
+        elif self.path == f"{SERVICE}api/report":
+            self._answer(200, {"notices": self.server.notices})
+        else:
+            self._answer(200, {})
 
     def _answer(self, status: int, body: dict[str, object]) -> None:
         data = json.dumps(body).encode()

@@ -35,10 +35,10 @@ class Server:
     log: Path
     seconds: float
 
-    def find_pid(self) -> int:
-        """Return the pid of the server itself: below unshare and tini."""
+    def find_pid(self, *, below: int = 2) -> int:
+        """Return the pid of the server itself: below unshare and tini. Below 1 is tini."""
         pid = self.process.pid
-        for _ in range(2):
+        for _ in range(below):
             pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
         return pid
 

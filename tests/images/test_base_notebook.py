@@ -2,13 +2,17 @@
 
 import json
 import os
+import signal
 import struct
+import time
 import zipfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from spectrum_spawner.service.culling.report import read_report
 from tests.images.hub import Hub
 from tests.images.inside import run_cell, run_line
 from tests.images.rootfs import RootFilesystem
@@ -190,9 +194,9 @@ def test_terminals_find_the_programs_of_the_environment(
     root: RootFilesystem, home: Path, hub: Hub
 ) -> None:
     with running_server(root, home=home, hub_port=hub.server_port) as server:
-        assert run_line(server, "command -v python pip jupyter aws") == (
+        assert run_line(server, "command -v python pip jupyter aws spectrum") == (
             "/opt/spectrum/bin/python\n/opt/spectrum/bin/pip\n"
-            "/opt/spectrum/bin/jupyter\n/opt/spectrum/bin/aws"
+            "/opt/spectrum/bin/jupyter\n/opt/spectrum/bin/aws\n/opt/spectrum/bin/spectrum"
         )
 
 
@@ -205,8 +209,8 @@ def test_the_server_tells_the_service_how_full_its_volumes_are(
     told = {"SPECTRUM_URL": url, "SPECTRUM_VOLUMES": listed}
     with running_server(root, home=home, hub_port=hub.server_port, environment=told) as server:
         report = hub.wait_for_post("/services/spectrum/api/report")
-        warnings = server.get_json("spectrum/volumes")
-        assert server.get("spectrum/volumes", token=None).status in (302, 403)
+        warnings = server.get_json("spectrum/banner")
+        assert server.get("spectrum/banner", token=None).status in (302, 403)
         status = server.get_json("api/status")
     found = os.statvfs(home)
     home_told, share_told = report["volumes"]
@@ -214,10 +218,55 @@ def test_the_server_tells_the_service_how_full_its_volumes_are(
     assert (home_told["kind"], home_told["read_only"], home_told["error"]) == ("home", False, "")
     assert share_told["error"] == "No such file or directory"
     assert warnings == {
-        "warnings": ["The team's share (/nowhere) cannot be read: No such file or directory."]
+        "warnings": ["The team's share (/nowhere) cannot be read: No such file or directory."],
+        "notices": [],
     }
     # neither the report nor the banner's question counts as a person at work
     assert status["last_activity"] == status["started"]  # type: ignore[index]
+
+
+def test_the_server_tells_the_service_what_works_in_it(
+    root: RootFilesystem, home: Path, hub: Hub
+) -> None:
+    url = f"http://127.0.0.1:{hub.server_port}/services/spectrum/"
+    told = {"SPECTRUM_URL": url, "SPECTRUM_POD_UID": "uid"}
+    work = "while True: pass"
+    with running_server(root, home=home, hub_port=hub.server_port, environment=told) as server:
+        path = "/services/spectrum/api/report"
+        first = hub.wait_for_post(path)["activity"]
+        run_line(server, f"(nohup python -c '{work}' > /dev/null 2>&1 &)")
+        run_cell(server, "import threading\ndef work():\n    " + work + "\n"
+                 "threading.Thread(target=work, daemon=True).start()")  # fmt: skip
+        later = hub.wait_for_post(path, after=1)["activity"]
+        read = read_report(later, now=datetime.now(UTC))
+    assert (first["kernels"], first["terminals"], first["processes"]) == ([], [], [])
+    assert read.kernels is not None
+    assert (read.kernels.pod_uid, read.kernels.doubtful) == ("uid", 0)
+    assert read.processes is not None
+    working = {(each.name, each.kernel) for each in read.processes.found if each.works}
+    assert {("python -c", False), ("python3 -m ipykernel_launcher", True)} <= working
+    assert "bash" in {each.name for each in read.processes.found}
+    assert read.terminals is not None
+    assert read.terminals.last_activity is not None
+
+
+def test_a_server_lets_the_persons_script_run_before_its_end(
+    root: RootFilesystem, home: Path, hub: Hub
+) -> None:
+    script = home / ".spectrum" / "pre-stop"
+    script.parent.mkdir()
+    script.write_text('#!/bin/sh\nsleep 1\nps x | grep -c "[i]pykernel_launcher"\n')
+    script.chmod(0o755)
+    script.parent.chmod(0o777)
+    with running_server(root, home=home, hub_port=hub.server_port) as server:
+        run_cell(server, "1")
+        began = time.monotonic()
+        os.kill(server.find_pid(below=1), signal.SIGTERM)
+        server.process.wait(30)
+        assert 1 <= time.monotonic() - began < 15
+    kernels, verdict = (script.parent / "pre-stop.log").read_text().splitlines()
+    assert kernels == "1"
+    assert "pre-stop ended with 0 after 1." in verdict
 
 
 def test_what_reaches_a_bucket_is_there_and_small(root: RootFilesystem, home: Path) -> None:

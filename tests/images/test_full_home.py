@@ -113,7 +113,7 @@ def test_a_server_starts_and_runs_notebooks_elsewhere(server: Server, kind: str)
     run_line(server, f"jupyter execute --inplace /tmp/{notebook.name} 2> /dev/null")
     (cell,) = json.loads(notebook.read_text())["cells"]
     assert cell["outputs"][0]["text"] == ["42\n"]
-    assert server.get_json("spectrum/volumes") == {"warnings": [TOLD[kind]]}
+    assert server.get_json("spectrum/banner") == {"warnings": [TOLD[kind]], "notices": []}
 
 
 def test_a_notebook_is_made_saved_and_opened_on_another_volume(server: Server) -> None:
@@ -136,13 +136,13 @@ def test_jupyterlab_says_so_in_a_banner_that_can_be_dismissed(server: Server, ki
         page.on("request", lambda request: asked.append(request))
         page.goto(f"http://127.0.0.1:{server.port}{PREFIX}lab")
         page.get_by_text("Terminal", exact=True).wait_for()
-        banner = page.get_by_role("status", name="Storage")
+        banner = page.get_by_role("status", name="Spectrum")
         assert banner.get_by_role("listitem").all_inner_texts() == [TOLD[kind]]
         banner.get_by_role("button", name="Dismiss").focus()
         page.keyboard.press("Enter")
         banner.wait_for(state="hidden")
         assert errors == []
         # without it JupyterHub takes no cookie, which is how a person is known
-        (look,) = (request for request in asked if "spectrum/volumes" in request.url)
+        (look,) = (request for request in asked if "spectrum/banner" in request.url)
         assert "x-xsrftoken" in look.headers
         browser.close()

@@ -1,6 +1,5 @@
-"""How full a server's volumes are, what its person is told, and what the service: no image."""
+"""How full a server's volumes are, and what its person is told: no image."""
 
-import asyncio
 import json
 import os
 import threading
@@ -9,12 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spectrum_lab import reporter as reporter_module
-from spectrum_lab import volumes
-from spectrum_lab.reporter import Reporter, make_reporter
+from spectrum_lab import patience, volumes
 from spectrum_lab.volumes import Figures, Probe, Volume, find_warning, list_volumes, read_figures
-
-from tests.hub.clock import wait_until
 
 AT = "2026-01-31T09:14:00Z"
 GIB = 2**30
@@ -147,7 +142,7 @@ class Hanging:
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     hanging = Hanging()
     monkeypatch.setattr(volumes, "read_figures", hanging.read)
-    monkeypatch.setattr(volumes, "PATIENCE", 0.05)
+    monkeypatch.setattr(patience, "PATIENCE", 0.05)
     yield hanging
     hanging.answers.set()
 
@@ -160,62 +155,3 @@ async def test_a_volume_that_hangs_holds_one_thread_and_comes_back(hanging: Hang
     assert hanging.asked == 1
     hanging.answers.set()
     assert await probe.read() == of()
-
-
-class Service:
-    """What takes reports: it keeps them, or closes the connection while it is `away`."""
-
-    def __init__(self) -> None:
-        self.reports: list[tuple[str, str, Any]] = []
-        self.asked = 0
-        self.away = False
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.asked += 1
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        fields = dict(line.lower().split(": ", 1) for line in head.splitlines()[1:] if line)
-        body = await reader.readexactly(int(fields["content-length"]))
-        if not self.away:
-            path, token = head.split(" ", 2)[1], fields["authorization"]
-            self.reports.append((path, token, json.loads(body)))
-            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
-        writer.close()
-
-
-async def test_a_server_reports_with_its_own_token_and_goes_on_when_nobody_listens(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(volumes, "read_figures", lambda path: of(used=9 * GIB))
-    monkeypatch.setattr(reporter_module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(reporter_module, "PAUSE", 0.01)
-    service = Service()
-    server = await asyncio.start_server(service.serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    reporter = make_reporter(
-        {
-            "HOME": "/home/jovyan",
-            "SPECTRUM_URL": f"http://127.0.0.1:{port}/services/spectrum/",
-            "JUPYTERHUB_API_TOKEN": "secret",
-        }
-    )
-    service.away = True
-    reporter.start()
-    async with server:
-        await wait_until(lambda: service.asked > 3, within=20)
-        service.away = False
-        await wait_until(lambda: service.reports, within=20)
-    reporter.stop()
-    entry = {"kind": "home", "name": "", "at": AT, "total": 10 * GIB, "used": 9 * GIB}
-    entry |= {"files_total": None, "files_used": None, "read_only": False, "error": ""}
-    path = "/services/spectrum/api/report"
-    assert service.reports[0] == (path, "token secret", {"volumes": [entry]})
-    assert len([r for r in caplog.records if r.name == "spectrum_lab.reporter"]) == 1
-    assert reporter.warnings == ["Your home (/home/jovyan) is 90 % full: 1 GiB of 10 GiB are free."]
-
-
-async def test_without_an_address_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(volumes, "read_figures", lambda path: of(used=9 * GIB))
-    reporter = Reporter([Probe(HOME)], "", "")
-    reporter.start()
-    await wait_until(lambda: reporter.warnings, within=10)
-    reporter.stop()

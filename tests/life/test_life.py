@@ -78,7 +78,7 @@ def test_without_ceph_volumes_are_directories_of_the_machine(
         "starting Ceph",
         "starting the control plane and containerd",
         "starting the node",
-        "starting DNS and storage",
+        "starting DNS, storage and metrics",
         "loading image tensorflow-notebook",
         "installing the chart as release spectrum",
         "starting release spectrum",

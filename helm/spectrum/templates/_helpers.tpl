@@ -102,6 +102,9 @@ the shipped values have the key.
   "auth" (pick .Values.auth "contact")
   "images" (include "spectrum.table" .Values.images | fromJson)
   "profiles" (include "spectrum.table" .Values.profiles | fromJson)
+  "culling" .Values.culling
+  "metrics" .Values.metrics
+  "teamNamespacePrefix" (include "spectrum.teamNamespacePrefix" .)
   | toPrettyJson
 }}
 {{- end }}

@@ -10,6 +10,8 @@ stops the install with a sentence. Profiles and images follow `read_profiles` of
 {{- include "spectrum.validate.profiles" . }}
 {{- include "spectrum.validate.teams" . }}
 {{- include "spectrum.validate.storage" . }}
+{{- include "spectrum.validate.culling" . }}
+{{- include "spectrum.validate.metrics" . }}
 {{- include "spectrum.validate.definition" . }}
 {{- end }}
 
@@ -104,6 +106,14 @@ stops the install with a sentence. Profiles and images follow `read_profiles` of
 {{- $minutes := .Values.service.idleMinutes }}
 {{- if gt (int $minutes.min) (int $minutes.max) }}
 {{- fail "service.idleMinutes: min is above max" }}
+{{- end }}
+{{- range .Values.service.scrapers }}
+{{- if and (kindIs "map" .namespaceSelector) (not .namespaceSelector) (not .podSelector) }}
+{{- fail "service.scrapers: a namespaceSelector that selects every namespace lets every server reach the service by the back; name that of Prometheus" }}
+{{- end }}
+{{- if and .ipBlock (gt (len .) 1) }}
+{{- fail "service.scrapers: a peer with an ipBlock selects no pods; make two peers of it" }}
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -1,35 +1,34 @@
-"""The reporter: reads a server's volumes once a minute, and tells the service how full they are."""
+"""The reporter: looks at the server once a minute, and tells the service what it sees."""
 
 import asyncio
-import json
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
-
-from spectrum_lab.volumes import Figures, Probe, Volume, find_warning, list_volumes
+from spectrum_lab.activity import Watch
+from spectrum_lab.service import Service, ServiceError
+from spectrum_lab.volumes import Figures, Probe, Volume, find_warning
 
 PAUSE = 60.0  # seconds between two reports
 FIRST_PAUSE = 10.0  # the hub may not have known of the server yet when it reported first
-TIMEOUT = 10.0  # seconds that the service may take
+GLANCE = 2.0  # seconds after which it is noticed that somebody began to work
 
 log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Reads the volumes once a minute, and tells the service as long as it listens.
+    """Looks once a minute and when somebody begins to work, and tells the service.
 
-    `url` is where it takes reports, "" for nowhere; `token` is the server's own. `warnings` are
-    sentences for the person, as of the last look.
+    `service` is None where there is none. For the person, `warnings` are sentences about volumes as
+    of the last look, `notices` what the service last told of the server's end.
     """
 
-    def __init__(self, probes: list[Probe], url: str, token: str) -> None:
+    def __init__(self, probes: list[Probe], watch: Watch, service: Service | None) -> None:
         self.warnings: list[str] = []
+        self.notices: list[dict[str, Any]] = []
         self._probes = probes
-        self._url = url
-        self._token = token
+        self._watch = watch
+        self._service = service
         self._is_heard = True
         self._task: asyncio.Task[None] | None = None
 
@@ -44,44 +43,42 @@ class Reporter:
     async def _run(self) -> None:
         pause = FIRST_PAUSE
         while True:
-            await self._look()
-            await asyncio.sleep(pause)
+            try:
+                await self._look()
+                await self._wait(pause)
+            except Exception:
+                # the next look must come whatever this one met
+                log.exception("The server could not be looked at")
+                await asyncio.sleep(pause)
             pause = PAUSE
+
+    async def _wait(self, pause: float) -> None:
+        """Until the pause is over or there is news."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + pause
+        while (left := end - loop.time()) > 0:
+            await asyncio.sleep(min(left, GLANCE))
+            if self._watch.is_news():
+                return
 
     async def _look(self) -> None:
         figures = await asyncio.gather(*(probe.read() for probe in self._probes))
         found = [(probe.volume, each) for probe, each in zip(self._probes, figures, strict=True)]
         self.warnings = [text for volume, each in found if (text := find_warning(volume, each))]
-        if self._url:
-            await self._post({"volumes": [_to_entry(volume, each) for volume, each in found]})
+        activity = await self._watch.look()
+        if self._service:
+            volumes = [_to_entry(volume, each) for volume, each in found]
+            await self._tell(self._service, {"volumes": volumes, "activity": activity})
 
-    async def _post(self, report: dict[str, Any]) -> None:
-        request = HTTPRequest(
-            self._url,
-            method="POST",
-            body=json.dumps(report),
-            headers={"Authorization": f"token {self._token}", "Content-Type": "application/json"},
-            request_timeout=TIMEOUT,
-            follow_redirects=False,
-        )
+    async def _tell(self, service: Service, report: dict[str, Any]) -> None:
         try:
-            await AsyncHTTPClient().fetch(request)
+            self.notices = await service.report(report)
             self._is_heard = True
-        except (HTTPClientError, OSError) as error:
+        except ServiceError as error:
             # once: that the service is away for a day is no news every minute
             level = logging.WARNING if self._is_heard else logging.DEBUG
-            log.log(level, "The service takes no figures of volumes now: %s", error)
+            log.log(level, "The service takes no reports now: %s", error)
             self._is_heard = False
-
-
-def make_reporter(environment: Mapping[str, str]) -> Reporter:
-    """The reporter of the server that JupyterHub's variables and SPECTRUM_* describe."""
-    base = environment.get("SPECTRUM_URL")
-    return Reporter(
-        [Probe(volume) for volume in list_volumes(environment)],
-        f"{base}api/report" if base else "",
-        environment.get("JUPYTERHUB_API_TOKEN", ""),
-    )
 
 
 def _to_entry(volume: Volume, figures: Figures) -> dict[str, Any]:

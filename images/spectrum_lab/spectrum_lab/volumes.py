@@ -1,20 +1,17 @@
 """The volumes of a server: how full they are, and what a person must know about them.
 
-A network file system that hangs keeps every thread that touches it. Each volume is therefore read
-in a thread of its own, of which there is never a second one while the first is stuck.
+A network file system that hangs keeps every thread that touches it: each volume has its own.
 """
 
-import asyncio
 import json
 import logging
 import os
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-PATIENCE = 5.0  # seconds that a volume may take to answer
+from spectrum_lab.patience import Patient
+
 NEARLY_FULL = 0.9  # share of a volume from which on people are warned
 FULL = 1024**2  # bytes: with less than that left nothing of use can be written
 DOES_NOT_ANSWER = "does not answer"
@@ -99,25 +96,14 @@ class Probe:
 
     def __init__(self, volume: Volume) -> None:
         self.volume = volume
-        self._reading: asyncio.Future[Figures] | None = None
+        self._reading = Patient(lambda: read_figures(volume.path))
 
     async def read(self) -> Figures:
-        """The volume's figures, or that it does not answer within PATIENCE seconds."""
-        if self._reading is None:
-            self._reading = asyncio.get_running_loop().create_future()
-            # a daemon: a stuck one must not keep the server from ending
-            threading.Thread(target=self._read, args=[self._reading], daemon=True).start()
+        """The volume's figures, or that it does not answer."""
         try:
-            figures = await asyncio.wait_for(asyncio.shield(self._reading), PATIENCE)
+            return await self._reading.answer()
         except TimeoutError:
             return Figures(at=_now(), error=DOES_NOT_ANSWER)
-        self._reading = None
-        return figures
-
-    def _read(self, reading: "asyncio.Future[Figures]") -> None:
-        figures = read_figures(self.volume.path)
-        with suppress(RuntimeError):  # the server has ended meanwhile
-            reading.get_loop().call_soon_threadsafe(reading.set_result, figures)
 
 
 def find_warning(volume: Volume, figures: Figures) -> str:

@@ -88,6 +88,8 @@ def _read_metric(place: str, record: Mapping[str, Any]) -> Metric:
     for key in record:
         if key not in known:
             raise MetricError(f"{place}.{key}: unknown key, known are {', '.join(sorted(known))}")
+    if "name" not in record:
+        raise MetricError(f"{place}.name: is missing")
     if record.get("source") not in MEASURED:
         raise MetricError(f"{place}.source: must be one of {', '.join(MEASURED)}")
     scale = record.get("scale", 1)

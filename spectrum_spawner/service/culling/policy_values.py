@@ -120,7 +120,9 @@ def _check_times(
         if idle and rule.warn >= idle:
             raise PolicyError(f"{place}.{what}: must be above warnMinutes")
     if rule.idle and rule.warn >= shortest:
-        raise PolicyError(f"{place}.warnMinutes: must be below the {shortest} that a team may set")
+        raise PolicyError(
+            f"{place}.warnMinutes: must be below the {team_limits[0]} minutes that a team may set"
+        )
     if not rule.lifetime:
         return
     for key, time in (
@@ -146,8 +148,9 @@ def _check_evidence(place: str, rule: Rule, profiles: Mapping[str, Profile]) -> 
         return
     if not rule.evidence:
         raise PolicyError(f"{place}: name what must be idle, of {', '.join(SOURCES)}")
+    # where no profile has a GPU, a rule for GPUs waits for the first one
     matched = rule.profiles or profiles.keys()
-    has_gpu = any(profiles[name].gpu for name in matched if name in profiles)
+    has_gpu = (rule.gpu and not rule.profiles) or any(profiles[name].gpu for name in matched)
     if rule.gpu is False or not has_gpu:
         if {GPU, POWER} & set(rule.evidence):
             raise PolicyError(f"{place}: the servers of this rule have no GPU")

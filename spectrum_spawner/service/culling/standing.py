@@ -37,6 +37,10 @@ class Action:
     verdict: Verdict
     ends_at: datetime | None = None
 
+    @property
+    def rule_name(self) -> str:
+        return self.verdict.rule.name if self.verdict.rule else ""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:

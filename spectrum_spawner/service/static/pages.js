@@ -2,24 +2,53 @@
 // the fields that its kind of request has.
 "use strict";
 
-for (const time of document.querySelectorAll("time")) {
-  const moment = new Date(time.dateTime);
-  if (isNaN(moment)) continue;
-  time.title = time.dateTime;
-  time.textContent = moment.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+// Also for what another script of a page brings in later.
+window.spectrum = {
+  showTimes(root) {
+    for (const time of root.querySelectorAll("time")) {
+      const moment = new Date(time.dateTime);
+      if (isNaN(moment)) continue;
+      const local = moment.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+      const isSpan = time.classList.contains("spectrum-span");
+      const isFor = time.classList.contains("spectrum-for");
+      time.title = isSpan || isFor ? local : time.dateTime;
+      time.textContent = isSpan ? spanTo(moment) : isFor ? `for ${lengthOf(moment)}` : local;
+    }
+  },
+};
+
+// [count, unit] of the time from now to a moment, negative for what is past
+function spanOf(moment) {
+  const minutes = Math.round((moment - Date.now()) / 60000);
+  if (Math.abs(minutes) < 120) return [minutes, "minute"];
+  const hours = Math.round(minutes / 60);
+  return Math.abs(hours) < 48 ? [hours, "hour"] : [Math.round(hours / 24), "day"];
 }
+
+function spanTo(moment) {
+  return new Intl.RelativeTimeFormat([], { style: "short" }).format(...spanOf(moment));
+}
+
+function lengthOf(moment) {
+  const [count, unit] = spanOf(moment);
+  const format = new Intl.NumberFormat([], { style: "unit", unit, unitDisplay: "short" });
+  return format.format(Math.abs(count));
+}
+
+window.spectrum.showTimes(document);
+
+const two = (number) => String(number).padStart(2, "0");
+const toLocal = (moment) =>
+  `${moment.getFullYear()}-${two(moment.getMonth() + 1)}-${two(moment.getDate())}` +
+  `T${two(moment.getHours())}:${two(moment.getMinutes())}`;
 
 const filters = document.getElementById("audit-filters");
 if (filters) {
-  const two = (number) => String(number).padStart(2, "0");
-  const local = (moment) =>
-    `${moment.getFullYear()}-${two(moment.getMonth() + 1)}-${two(moment.getDate())}` +
-    `T${two(moment.getHours())}:${two(moment.getMinutes())}`;
   const times = filters.querySelectorAll("input[type=datetime-local]");
   for (const zone of filters.querySelectorAll(".spectrum-zone")) zone.hidden = true;
   for (const input of times) {
     // the address holds UTC, the reader sees and types local time
-    if (input.value) input.value = local(new Date(`${input.value}Z`));
+    if (input.value) input.value = toLocal(new Date(`${input.value}Z`));
   }
   filters.addEventListener("formdata", (event) => {
     for (const input of times) {
@@ -46,3 +75,31 @@ if (ask) {
   // a page that comes back by the browser's history has its former choices
   window.addEventListener("pageshow", showKind);
 }
+
+const hold = document.getElementById("hold");
+if (hold) {
+  const until = hold.elements.until;
+  for (const zone of hold.querySelectorAll(".spectrum-zone")) zone.hidden = true;
+  // the page holds UTC, the reader sees and types local time
+  for (const name of ["min", "max", "value"]) {
+    if (until[name]) until[name] = toLocal(new Date(`${until[name]}Z`));
+  }
+  hold.addEventListener("formdata", (event) => {
+    if (until.value) event.formData.set("until", new Date(until.value).toISOString().slice(0, 16));
+  });
+}
+
+// A click on the wrong row must not end what works.
+document.addEventListener("submit", (event) => {
+  const button = event.submitter;
+  const picked = event.target.querySelectorAll("input[name=pick]:checked");
+  const works =
+    button?.value === "picked"
+      ? [...picked].filter((pick) => pick.closest("tr").querySelector("[data-works]")).length
+      : Number(button?.hasAttribute("data-works") ?? 0);
+  if (!works) return;
+  const what = works === 1 ? "A server that works or is held" : `${works} servers that work or are held`;
+  if (!window.confirm(`${what} would be stopped: what is not saved is lost. Release nonetheless?`)) {
+    event.preventDefault();
+  }
+});

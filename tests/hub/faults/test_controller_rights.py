@@ -139,10 +139,11 @@ async def check_mending(teams: Teams, namespace: str) -> None:
     quota = PATHS["ResourceQuota"].format(namespace, names.QUOTA)
     policy = PATHS["NetworkPolicy"].format(namespace, names.POLICY_DENY)
     binding = PATHS["RoleBinding"].format(namespace, names.HUB_ROLE_BINDING)
+    of_service = PATHS["RoleBinding"].format(namespace, names.SERVICE_ROLE_BINDING)
     place = f"/api/v1/namespaces/{namespace}"
     wanted = await cluster.get(binding)
-    await cluster.delete(quota)
-    await cluster.delete(policy)
+    for path in (quota, policy, of_service):
+        await cluster.delete(path)
     level = {"pod-security.kubernetes.io/enforce": "privileged"}
     await cluster.patch(place, {"metadata": {"labels": level}})
     await cluster.delete(binding)
@@ -153,8 +154,9 @@ async def check_mending(teams: Teams, namespace: str) -> None:
     )
 
     async def is_mended() -> bool:
-        if await is_gone(cluster, quota) or await is_gone(cluster, policy):
-            return False
+        for path in (quota, policy, of_service):
+            if await is_gone(cluster, path):
+                return False
         live = await cluster.find(binding)
         labels = (await cluster.get(place))["metadata"]["labels"]
         level = labels["pod-security.kubernetes.io/enforce"]

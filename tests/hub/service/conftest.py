@@ -4,7 +4,7 @@ The hub is the module's, service and ledger are the test's own.
 """
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -31,6 +31,7 @@ from tests.hub.hub import Hub
 from tests.hub.service.browser import PREFIX, Browser
 from tests.hub.service.front import Front
 from tests.hub.service.place import HUB_TOKEN, SERVICE_TOKEN, Place, make_place
+from tests.hub.service.postgresql import PostgreSQL, running_postgresql
 from tests.hub.spawners import IMAGES, PROFILES
 from tests.hub.team import Team
 
@@ -139,7 +140,9 @@ async def start_service(
         async def start(look_every: float = NEVER, **changes: Any) -> Running:
             wall = Wall()
             told = replace(settings, **changes)
-            serving = serve(told, configuration, now=wall, look_every=look_every)
+            serving = serve(
+                told, configuration, now=wall, look_every=look_every, cull_every=look_every
+            )
             context = await stack.enter_async_context(serving)
             await context.teams.wait_synced(timeout=10)
             front = Front(_find_hub(hub), f"http://127.0.0.1:{told.port}", PREFIX)
@@ -174,6 +177,20 @@ async def chromium() -> AsyncIterator[Chromium]:
         chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield chromium
         await chromium.close()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    with running_postgresql() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def each_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database; a test that asks for it runs once on each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    return request.getfixturevalue("postgresql").make_database()
 
 
 @pytest.fixture

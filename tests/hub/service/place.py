@@ -16,7 +16,7 @@ import pytest
 import spectrum_spawner
 from local.control_plane import ControlPlane
 from local.listeners import find_free_port
-from spectrum_spawner import names, storage_page
+from spectrum_spawner import keep_page, names, storage_page
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster, connect, find_teams
 from tests.hub.conftest import use_kubeconfig
@@ -59,6 +59,7 @@ class Place:
     cluster: Cluster
     hub: Hub
     way: FaultProxy
+    node: NodeStub
     namespace: str
     teams: dict[str, Team]
     port: int
@@ -142,7 +143,7 @@ async def make_place(
         )
         token = await create_hub_token(cluster, namespace)
         use_kubeconfig(directory / "hub.kubeconfig", proxy.server, token, monkeypatch)
-        await stack.enter_async_context(NodeStub(cluster, f"{namespace}-"))
+        node = await stack.enter_async_context(NodeStub(cluster, f"{namespace}-"))
         stub = await stack.enter_async_context(ServerStub())
         port = find_free_port()
         setup = _make_setup(namespace, port)
@@ -154,6 +155,7 @@ async def make_place(
             cluster=cluster,
             hub=hub,
             way=proxy,
+            node=node,
             namespace=namespace,
             teams=teams,
             port=port,
@@ -177,9 +179,11 @@ def _make_setup(namespace: str, port: int) -> Setup:
     setup = make_spectrum(namespace)
     hub = setup.config.JupyterHub
     hub.template_paths = [str(Path(spectrum_spawner.__file__).with_name("templates"))]
-    hub.extra_handlers = storage_page.ROUTES
+    hub.extra_handlers = [*storage_page.ROUTES, *keep_page.ROUTES]
     spawner = setup.config.SpectrumSpawner
     spawner.volumes_url = f"http://127.0.0.1:{port}/internal/volumes"
+    spawner.notices_url = f"http://127.0.0.1:{port}/internal/notices"
+    spawner.keep_url = f"http://127.0.0.1:{port}/internal/keep"
     spawner.audit_token = HUB_TOKEN
     hub.custom_scopes = {
         ACT: {"description": "Ask for, decide and stop things in Spectrum for oneself."}
@@ -205,12 +209,18 @@ async def _create_account(cluster: Cluster, namespace: str) -> str:
     """The service's account with the rights that the chart gives it; returns its token."""
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     await cluster.create(accounts, {"metadata": {"name": "service"}})
-    rule = {
+    teams = {
         "apiGroups": [names.API_GROUP],
         "resources": [names.TEAM_PLURAL],
         "verbs": ["get", "list", "watch", "create", "patch"],
     }
-    role = {"metadata": {"name": "service"}, "rules": [rule]}
+    inventory = {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [names.INVENTORY],
+        "verbs": ["get"],
+    }
+    role = {"metadata": {"name": "service"}, "rules": [teams, inventory]}
     await cluster.create(f"{RBAC}/namespaces/{namespace}/roles", role)
     binding = {
         "metadata": {"name": "service"},

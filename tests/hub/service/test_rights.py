@@ -3,20 +3,19 @@
 The table that is checked is printed.
 """
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-import aiohttp
 import pytest
 
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster
 from tests.hub.hub import Hub
-from tests.hub.service.browser import PREFIX, Browser, Shown
+from tests.hub.service.browser import Browser, Shown
 from tests.hub.service.conftest import Running
 from tests.hub.service.place import GPU, POOR_TOKEN
+from tests.hub.service.tokens import Token, read_server_token
 from tests.hub.team import Team
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -37,8 +36,17 @@ TABLE = """
 see the team               -         yes    -     yes  yes   -       yes    -
 see teammates' servers     -         yes    -     yes  yes   -       -      -
 see one's own server       -         yes    yes   yes  yes   yes     yes    -
+keep one's own server      -         yes    yes   yes  yes   yes     yes    -
+hold one's own server      -         yes    yes   yes  yes   yes     yes    -
+keep a teammate's server   -         -      -     yes  yes   -       -      -
+hold a teammate's server   -         -      -     yes  yes   -       -      -
 stop one's own server      -         yes    yes   yes  yes   yes     -      -
 stop a teammate's server   -         -      -     yes  yes   -       -      -
+release one's own server   -         yes    yes   yes  yes   yes     yes    -
+release a teammate's       -         -      -     yes  yes   -       -      -
+see how many GPUs are held -         yes    yes   yes  yes   yes     yes    -
+see the team's GPUs        -         yes    -     yes  yes   -       -      -
+try another policy         -         -      -     yes  yes   -       -      -
 set the team's preferences -         -      -     yes  yes   -       -      -
 ask for more for the team  -         yes    -     yes  -     -       -      -
 ask for a new team         -         yes    yes   yes  yes   yes     -      -
@@ -51,33 +59,6 @@ download the audit         -         -      -     -    yes   -       -      -
 report volumes             -         -      -     -    -     -       yes    -
 read the inside            -         -      -     -    -     -       -      -
 """
-
-
-class Token:
-    """Somebody who has a token and no browser."""
-
-    def __init__(self, url: str, token: str) -> None:
-        self._url = url
-        self._headers = {"Authorization": f"token {token}"} if token else {}
-
-    async def call(self, method: str, path: str, body: object = None) -> Shown:
-        return await self._ask(method, f"{PREFIX}api/{path}", body)
-
-    async def open(self, path: str) -> Shown:
-        return await self._ask("GET", f"{PREFIX}{path}")
-
-    async def visit(self, path: str) -> Shown:
-        """A path outside the service's prefix."""
-        return await self._ask("GET", path)
-
-    async def _ask(self, method: str, path: str, body: object = None) -> Shown:
-        async with (
-            aiohttp.ClientSession(headers=self._headers) as session,
-            session.request(
-                method, self._url + path, data=body and json.dumps(body), allow_redirects=False
-            ) as answer,
-        ):
-            return Shown(answer.status, answer.url.path, await answer.text())
 
 
 @dataclass
@@ -104,6 +85,25 @@ class Scene:
                 return await self._stop(person, own)
             case "stop a teammate's server":
                 return await self._stop(person, "erin")
+            case "keep one's own server":
+                return await self._handle(person, own, "keep")
+            case "hold one's own server":
+                return await self._handle(person, own, "hold")
+            case "release one's own server":
+                return await self._release(person, own)
+            case "keep a teammate's server":
+                return await self._handle(person, "erin", "keep")
+            case "hold a teammate's server":
+                return await self._handle(person, "erin", "hold")
+            case "release a teammate's":
+                return await self._release(person, "erin")
+            case "see how many GPUs are held":
+                return _is_done(await person.call("GET", "gpus"))
+            case "see the team's GPUs":
+                shown = await person.call("GET", "gpus")
+                return shown.status == 200 and "frank" in [r["user"] for r in shown.body["gpus"]]
+            case "try another policy":
+                return _is_done(await person.call("POST", "cull/dry-run", {"culling": {}}))
             case "set the team's preferences":
                 wanted = {"defaultProfile": "gpu-1", "idleMinutes": 60}
                 return _is_done(await person.call("PUT", "teams/flight/preferences", wanted))
@@ -137,12 +137,28 @@ class Scene:
         self.service.context.snapshot.forget()
         return [each["user"] for each in shown.body["servers"]] if shown.status == 200 else []
 
+    async def _handle(self, person: Browser | Token, owner: str, verb: str) -> bool:
+        """Whether the rights suffice: that no end is near is no matter of rights."""
+        until = (self.service.wall() + timedelta(hours=1)).isoformat()
+        fields = {"until": until} if verb == "hold" else None
+        shown = await person.call("POST", f"servers/{owner}//{verb}", fields)
+        return shown.status == 409 or _is_done(shown)
+
     async def _stop(self, person: Browser | Token, owner: str) -> bool:
-        shown = await person.call("DELETE", f"servers/{owner}/", {"reason": "To see who can."})
-        if not _is_done(shown):
-            return False
-        await self.hub.wait_absent(owner, within=10)
-        if owner != "dave":  # who left has no place to start one
+        reason = {"reason": "To see who can."}
+        shown = await person.call("DELETE", f"servers/{owner}/", reason)
+        return _is_done(shown) and await self._see_end(owner)
+
+    async def _release(self, person: Browser | Token, owner: str) -> bool:
+        # who left cannot start another, and has one more for this
+        name = "more" if owner == "dave" else ""
+        path, reason = f"servers/{owner}/{name}/release", {"reason": "To see who can."}
+        return _is_done(await person.call("POST", path, reason)) and await self._see_end(owner)
+
+    async def _see_end(self, owner: str) -> bool:
+        """A server that can be started again is."""
+        if owner != "dave":
+            await self.hub.wait_absent(owner, within=10)
             await self.start_server(owner)
         return True
 
@@ -238,13 +254,19 @@ async def test_who_may_do_what(
         "revoked": await sign_in("dave"),
         "service": Token(service.url, POOR_TOKEN),
     }
+    await _join(hub, "flight", "frank")
+    for user, server, profile in (("frank", "", "gpu-1"), ("dave", "more", "cpu-small")):
+        answer = await hub.start_server(user, {"team": "flight", "profile": profile}, server)
+        assert answer.status == 201, answer
+    service.context.snapshot.forget()
+    await service.context.culler.look()
     await _record_life(service)
     await _leave_while_signed_in(hub, scene.people["revoked"])
 
     results: dict[str, dict[str, bool]] = {}
     for action in table:
         # each stop begins a new run of the server, with a new token
-        token = await _read_server_token(cluster, teams["flight"], "alice")
+        token = await read_server_token(cluster, teams["flight"], "alice")
         scene.people["server"] = Token(service.url, token)
         results[action] = {viewer: await scene.can(viewer, action) for viewer in VIEWERS}
     with capsys.disabled():
@@ -274,9 +296,3 @@ async def _record_life(service: Running) -> None:
     for action in ("start", "stop"):
         record = service.context.make_record(action, "hub", user="erin", team="flight")
         await service.context.ledger.add([record])
-
-
-async def _read_server_token(cluster: Cluster, team: Team, user: str) -> str:
-    pod = await cluster.get(team.find_pod(user))
-    environment = pod["spec"]["containers"][0]["env"]
-    return next(e["value"] for e in environment if e["name"] == "JUPYTERHUB_API_TOKEN")

@@ -95,7 +95,8 @@ async def test_a_team_that_cannot_be_read_is_shown_so_and_the_others_as_ever(
     await wait_until(is_taken, within=30, what="a grant of any end")
     service = await start_service()
     async with Browser(service.url) as bob:
-        teams = await bob.sign_in("bob")
+        await bob.sign_in("bob")
+        teams = await bob.open("teams")
         assert PROBLEM in teams.text
         assert "ops" in teams.text
         assert PROBLEM in (await bob.open("teams/flight")).text

@@ -1,9 +1,10 @@
-"""Figures of volumes: servers tell the service, and the hub reads them for the home page."""
+"""What servers tell the service: figures of volumes, which the hub reads for the home page, and
+activity, which the culler reads."""
 
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import aiohttp
@@ -11,7 +12,9 @@ import pytest
 import pytest_asyncio
 from yarl import URL
 
-from spectrum_spawner.service import volumes
+from spectrum_spawner.activity import Kernels, Process, Processes
+from spectrum_spawner.service import telling, volumes
+from spectrum_spawner.service.culling.report import Report
 from tests.hub.hub import Hub
 from tests.hub.service.browser import PREFIX, Shown
 from tests.hub.service.conftest import Running
@@ -86,7 +89,7 @@ async def servers(hub: Hub, service: Running) -> AsyncIterator[Servers]:
 
 
 async def test_a_server_tells_of_its_own_person_and_team(servers: Servers) -> None:
-    assert (await servers.report("alice", HOME, SHARE)).status == 204
+    assert (await servers.report("alice", HOME, SHARE)).status == 200
     told = {"team": "flight", "server": "alice"}
     home = {**HOME, **told, **KEPT, "user": "alice"}
     share = {**SHARE, **told, **KEPT, "user": ""}
@@ -101,8 +104,8 @@ async def test_the_last_word_holds_whichever_server_has_it(servers: Servers) -> 
     await servers.report("alice", SHARE)
     gone = dict.fromkeys(("total", "used", "read_only"))
     silent = {**SHARE, **gone, "error": "does not answer", "at": "2026-01-31T09:15:00Z"}
-    assert (await servers.report("bob", silent, HOME)).status == 204
-    assert (await servers.report("bob", {**HOME, "used": 0}, server="second")).status == 204
+    assert (await servers.report("bob", silent, HOME)).status == 200
+    assert (await servers.report("bob", {**HOME, "used": 0}, server="second")).status == 200
     found = await servers.list("user=bob&team=flight")
     assert [(v["team"], v["kind"], v["server"], v["used"], v["error"]) for v in found] == [
         ("flight", "home", "bob", 3 * GIB, ""),
@@ -123,7 +126,7 @@ async def test_volumes_of_one_kind_are_told_apart_by_name(servers: Servers) -> N
 
 async def test_what_a_later_image_tells_beside_is_left_alone(servers: Servers) -> None:
     body = {"kernels": [{"busy": True}], "volumes": [{**HOME, "speed": 7}]}
-    assert (await servers.send("alice", body)).status == 204
+    assert (await servers.send("alice", body)).status == 200
     assert [each["used"] for each in await servers.list("user=alice")] == [3 * GIB]
 
 
@@ -176,3 +179,63 @@ async def test_only_the_hub_reads_the_figures(servers: Servers) -> None:
         shown = await servers.read("user=alice", token=token)
         assert (shown.status, shown.problem[-1:]) == (403, ".")
     assert (await servers.read("team=flight")).status == 400
+
+
+def make_activity(servers: Servers, **parts: Any) -> dict[str, Any]:
+    at = servers.service.wall().isoformat()
+    return {"at": at, "watched_since": at, "pod_uid": "uid", **parts}
+
+
+async def test_the_last_activity_that_a_server_told_is_at_hand(servers: Servers) -> None:
+    told = servers.service.context.told
+    kernel = {"state": "busy", "last_activity": AT}
+    activity = make_activity(servers, kernels=[kernel], processes=[])
+    body = {"volumes": [HOME], "activity": activity}
+    assert (await servers.send("bob", body, server="second")).status == 200
+    work = {"name": "python train.py", "cpu": 0.9, "gpu": True, "kernel": False}
+    later = make_activity(servers, processes=[work])
+    assert (await servers.send("bob", {**body, "activity": later}, server="second")).status == 200
+    assert (await servers.report("alice", HOME)).status == 200  # by an older image
+    at = datetime.fromisoformat(later["at"])
+    found = Process(name="python train.py", cpu=0.9, gpu=True)
+    processes = Processes(at=at, watched_since=at, found=(found,), pod_uid="uid")
+    assert told == {("bob", "second"): Report(processes=processes)}
+    assert (await servers.send("bob", body, server="")).status == 200
+    at = datetime.fromisoformat(activity["at"])
+    last = datetime.fromisoformat(AT)
+    kernels = Kernels(at=at, watched_since=at, busy=1, last_activity=last, pod_uid="uid")
+    assert told[("bob", "")].kernels == kernels
+
+
+async def test_activity_and_volumes_are_each_kept_when_the_other_cannot_be_read(
+    servers: Servers,
+) -> None:
+    ahead = (servers.service.wall() + timedelta(hours=1)).isoformat()
+    shown = await servers.send(
+        "alice", {"volumes": [HOME], "activity": {"at": ahead, "watched_since": ahead}}
+    )
+    assert (shown.status, shown.problem) == (400, "activity is of a time that is still to come.")
+    assert len(await servers.list("user=alice")) == 1
+    for activity in (7, [], {}, {"at": AT}, {"at": "now", "watched_since": AT}):
+        shown = await servers.send("alice", {"volumes": [HOME], "activity": activity})
+        assert (shown.status, shown.problem[-1:]) == (400, "."), activity
+    assert servers.service.context.told == {}
+    body = {"volumes": "none", "activity": make_activity(servers)}
+    assert (await servers.send("bob", body)).status == 400
+    assert servers.service.context.told == {("bob", ""): Report()}
+
+
+async def test_what_ended_servers_told_is_forgotten_once_the_hub_says_so(
+    servers: Servers, hub: Hub
+) -> None:
+    context = servers.service.context
+    for user in ("alice", "bob"):
+        body = {"volumes": [HOME], "activity": make_activity(servers)}
+        assert (await servers.send(user, body)).status == 200
+    await telling.forget_ended(context)
+    assert context.told.keys() == {("alice", ""), ("bob", "")}
+    await hub.stop_server("bob")
+    await hub.wait_absent("bob", within=30)
+    context.snapshot.forget()
+    await telling.forget_ended(context)
+    assert context.told.keys() == {("alice", "")}

@@ -1,9 +1,10 @@
-// A banner above JupyterLab: what is wrong with the server's volumes.
+// A banner above JupyterLab: what is wrong with the server's volumes, and what it has coming.
 //
 // JupyterLab loads this file as a webpack container, which is an object with `init` and `get`. It
 // is written by hand, so that it needs no build; `init` is given the modules that JupyterLab shares.
 (() => {
-  const EVERY = 60_000; // milliseconds between two looks, while the page is seen
+  const EVERY = 20_000; // milliseconds between two looks, while the page is seen
+  const SAVE_BEFORE = 90_000; // milliseconds before the server's end: then all documents are saved
 
   let shared;
 
@@ -18,55 +19,113 @@
     return element;
   }
 
+  function makeButton(text) {
+    return make("button", {
+      type: "button",
+      textContent: text,
+      className: "jp-mod-styled jp-mod-minimal",
+      style: "flex: none",
+    });
+  }
+
+  function showEnd(endsAt) {
+    const end = new Date(endsAt);
+    const day = end.toDateString() === new Date().toDateString() ? {} : { weekday: "long" };
+    const time = end.toLocaleTimeString([], { ...day, hour: "2-digit", minute: "2-digit" });
+    return `This server ends at ${time}. `;
+  }
+
+  function readMessages({ warnings, notices }) {
+    return [
+      ...notices.map((notice) => ({
+        text: (notice.ends_at ? showEnd(notice.ends_at) : "") + notice.text,
+        keep: Boolean(notice.keep),
+      })),
+      ...warnings.map((text) => ({ text, keep: false })),
+    ];
+  }
+
   async function activate(app) {
     const { Widget } = await load("@lumino/widgets");
     const { ServerConnection } = await load("@jupyterlab/services");
     const settings = app.serviceManager.serverSettings;
     const dismissed = new Set(); // sentences that stay away until they are over
     const list = make("ul", { style: "margin: 0; padding: 0; list-style: none; flex: 1" });
-    const close = make("button", {
-      type: "button",
-      textContent: "Dismiss",
-      className: "jp-mod-styled jp-mod-minimal",
-      style: "flex: none",
-    });
+    const keep = makeButton("Keep this server");
+    const close = makeButton("Dismiss");
     const widget = new Widget({ node: make("div") });
     widget.id = "spectrum-banner";
     // a status is read out when it changes, and does not interrupt
     widget.node.setAttribute("role", "status");
-    widget.node.setAttribute("aria-label", "Storage");
+    widget.node.setAttribute("aria-label", "Spectrum");
     widget.node.style.cssText =
       "display: flex; align-items: center; gap: 8px; padding: 4px 12px; overflow: auto; " +
       "background: var(--jp-warn-color3); border-bottom: 1px solid var(--jp-warn-color1); " +
       "color: var(--jp-ui-font-color0); font-size: var(--jp-ui-font-size1)";
-    widget.node.append(list, close);
+    widget.node.append(list, keep, close);
     app.shell.add(widget, "header", { rank: 100 });
     widget.hide();
 
-    let told = [];
-    const show = (sentences) => {
-      for (const sentence of dismissed) if (!sentences.includes(sentence)) dismissed.delete(sentence);
-      const shown = sentences.filter((sentence) => !dismissed.has(sentence));
-      if (shown.join("\n") === told.join("\n")) return;
-      told = shown;
-      list.replaceChildren(...shown.map((sentence) => make("li", { textContent: sentence })));
-      widget.node.style.minHeight = `${shown.length * 20 + 16}px`;
-      widget.setHidden(!shown.length);
+    // as high as the sentences are at this width
+    const fit = () => {
+      widget.node.style.minHeight = `${Math.max(list.scrollHeight, 24) + 12}px`;
+      widget.parent?.fit();
     };
-    close.addEventListener("click", () => {
-      for (const sentence of told) dismissed.add(sentence);
-      show(told);
-    });
+    new ResizeObserver(fit).observe(list);
+
+    let told = [];
+    let saving;
+    let savedFor;
+    const show = (messages) => {
+      const sentences = messages.map(({ text }) => text);
+      for (const sentence of dismissed) if (!sentences.includes(sentence)) dismissed.delete(sentence);
+      const shown = messages.filter(({ text }) => !dismissed.has(text));
+      if (JSON.stringify(shown) === JSON.stringify(told)) return;
+      told = shown;
+      list.replaceChildren(...shown.map(({ text }) => make("li", { textContent: text })));
+      keep.hidden = !shown.some((message) => message.keep);
+      widget.setHidden(!shown.length);
+      fit();
+    };
+    // what is typed would else be lost since JupyterLab last saved by itself
+    const saveBefore = (notices) => {
+      const ends = notices.map((notice) => Date.parse(notice.ends_at)).filter((end) => end);
+      const end = Math.min(...ends);
+      clearTimeout(saving);
+      if (!ends.length || end === savedFor) return;
+      saving = setTimeout(() => {
+        savedFor = end;
+        app.commands.execute("docmanager:save-all").catch(() => {});
+      }, Math.max(end - Date.now() - SAVE_BEFORE, 0));
+    };
+    const ask = async (name, options) => {
+      const url = `${settings.baseUrl}spectrum/${name}`;
+      const answer = await ServerConnection.makeRequest(url, options, settings);
+      const value = await answer.json();
+      if (!answer.ok) throw new Error(value.message);
+      show(readMessages(value));
+      saveBefore(value.notices);
+    };
     const look = async () => {
       if (document.visibilityState !== "visible") return;
-      try {
-        const url = `${settings.baseUrl}spectrum/volumes`;
-        const answer = await ServerConnection.makeRequest(url, {}, settings);
-        if (answer.ok) show((await answer.json()).warnings);
-      } catch {
-        // JupyterLab says by itself when the server is away
-      }
+      // JupyterLab says by itself when the server is away
+      await ask("banner", {}).catch(() => {});
     };
+    keep.addEventListener("click", async () => {
+      keep.disabled = true;
+      try {
+        await ask("keep", { method: "POST" });
+      } catch (error) {
+        const failure = { text: `The server is not kept: ${error.message}`, keep: true, failed: true };
+        show([failure, ...told.filter((message) => !message.failed)]);
+      } finally {
+        keep.disabled = false;
+      }
+    });
+    close.addEventListener("click", () => {
+      for (const { text } of told) dismissed.add(text);
+      show(told);
+    });
     setInterval(look, EVERY);
     document.addEventListener("visibilitychange", look);
     await look();

@@ -1,21 +1,26 @@
-"""The ledger on SQLite."""
+"""The ledger on each database that it may be kept in."""
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
+from spectrum_spawner.activity import Hold
 from spectrum_spawner.audit import Record, make_record
 from spectrum_spawner.service.asking import Request
+from spectrum_spawner.service.culling.policy import Cause, Memory
+from spectrum_spawner.service.culling.standing import Standing
 from spectrum_spawner.service.leaving import Departure
 from spectrum_spawner.service.ledger import Ledger, LedgerError, Query
 from spectrum_spawner.service.moments import stamp
 from spectrum_spawner.service.rights import AuditScope
+from spectrum_spawner.service.standings import Held, Standings
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ALL = Query(scope=AuditScope(everything=True))
@@ -37,17 +42,21 @@ def record(number: int = 0, action: str = "start", actor: str = "user:alice", **
     return replace(made, at=stamp(NOON + timedelta(seconds=number)))
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
-
-
 @pytest_asyncio.fixture
-async def ledger(url: str):
-    ledger = Ledger(url)
+async def ledger(each_database: str):
+    ledger = Ledger(each_database)
     await ledger.open()
     yield ledger
     await ledger.close()
+
+
+@contextmanager
+def change(url: str) -> Iterator[sa.Connection]:
+    """A transaction by somebody else."""
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        yield connection
+    engine.dispose()
 
 
 async def find_ids(ledger: Ledger, query: Query = ALL, **rest) -> list[str]:
@@ -154,9 +163,9 @@ async def test_a_departure_takes_the_place_of_that_of_an_earlier_run(ledger) -> 
     assert await find_ids(ledger) == ["id-2", "id-1"]
 
 
-async def test_a_ledger_is_kept_over_a_restart(url) -> None:
+async def test_a_ledger_is_kept_over_a_restart(each_database) -> None:
     for number in range(2):
-        ledger = Ledger(url)
+        ledger = Ledger(each_database)
         await ledger.open()
         await ledger.add([record(number)])
         found = await find_ids(ledger)
@@ -164,11 +173,11 @@ async def test_a_ledger_is_kept_over_a_restart(url) -> None:
     assert found == ["id-1", "id-0"]
 
 
-async def test_a_ledger_of_an_earlier_release_gets_what_it_lacks(ledger, url) -> None:
+async def test_a_ledger_of_an_earlier_release_gets_what_it_lacks(ledger, each_database) -> None:
     await ledger.add_request(REQUEST, record(1, "request"))
-    with sa.create_engine(url).begin() as connection:
+    with change(each_database) as connection:
         connection.execute(sa.text("ALTER TABLE requests DROP COLUMN team_uid"))
-    later = Ledger(url)
+    later = Ledger(each_database)
     await later.open()
     await later.open()
     assert await later.find_request("r-1") == REQUEST
@@ -178,19 +187,42 @@ async def test_a_ledger_of_an_earlier_release_gets_what_it_lacks(ledger, url) ->
     await later.close()
 
 
-async def test_a_newer_ledger_is_not_touched(ledger, url) -> None:
-    with sa.create_engine(url).begin() as connection:
+async def test_a_newer_ledger_is_not_touched(ledger, each_database) -> None:
+    with change(each_database) as connection:
         connection.execute(sa.text("UPDATE ledger_version SET version = 2"))
-    older = Ledger(url)
+    older = Ledger(each_database)
     with pytest.raises(LedgerError, match="of version 2, and this release knows 1 at most"):
         await older.open()
     await older.close()
 
 
-async def test_a_ledger_that_cannot_be_opened_says_so(tmp_path) -> None:
-    ledger = Ledger(f"sqlite:///{tmp_path / 'no' / 'such' / 'place'}")
-    with pytest.raises(LedgerError, match="unable to open database file"):
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("sqlite:////no/such/place", "unable to open database file"),
+        ("postgresql://spectrum@/ledger?host=/no/such/place", "No such file or directory"),
+        ("postgresql://spectrum@127.0.0.1:9/ledger", "Connection refused"),
+    ],
+)
+async def test_a_ledger_that_cannot_be_opened_says_so(url, sentence) -> None:
+    ledger = Ledger(url)
+    with pytest.raises(LedgerError, match=sentence):
         await ledger.open()
+    await ledger.close()
+
+
+async def test_a_postgresql_that_was_away_is_used_again(postgresql) -> None:
+    ledger = Ledger(postgresql.make_database())
+    await ledger.open()
+    await ledger.add([record(1)])
+    postgresql.stop()
+    begun = time.monotonic()
+    with pytest.raises(LedgerError, match=r"No such file or directory|server closed"):
+        await ledger.add([record(2)])
+    assert time.monotonic() - begun < 2
+    postgresql.start()
+    await ledger.add([record(3)])
+    assert await find_ids(ledger) == ["id-3", "id-1"]
     await ledger.close()
 
 
@@ -230,3 +262,77 @@ async def test_pages_of_many_records_are_quick(ledger) -> None:
         begun = time.monotonic()
         assert len(await ledger.find(query)) == 100
         assert time.monotonic() - begun < 0.5
+
+
+ALICE, BOB = ("alice", ""), ("bob", "gpu")
+WARNED = Standing(
+    pod_uid="uid-1",
+    memory=Memory(last_busy=NOON, extended_until=NOON + timedelta(hours=1)),
+    warned_at=NOON,
+    ends_at=NOON + timedelta(minutes=10),
+    cause=Cause.IDLE,
+    extensions=1,
+)
+BUSY = Standing(pod_uid="uid-2", memory=Memory(last_busy=NOON))
+HELD = Held(
+    pod_uid="uid-2",
+    hold=Hold(by="bob", made_at=NOON, until=NOON + timedelta(hours=3), reason="a training"),
+)
+
+
+async def reload(ledger: Ledger) -> Standings:
+    """What a service that starts anew finds."""
+    standings = Standings(ledger)
+    await standings.load()
+    return standings
+
+
+async def test_what_people_were_told_of_a_server_is_found_again(ledger) -> None:
+    standings = await reload(ledger)
+    await standings.change({ALICE: WARNED, BOB: BUSY}, [record(1)])
+    # what works was told nothing
+    assert (await reload(ledger)).by_key == {ALICE: WARNED}
+    assert standings.by_key == {ALICE: WARNED, BOB: BUSY}
+    assert await find_ids(ledger) == ["id-1"]
+
+    later = replace(WARNED, ends_at=NOON + timedelta(hours=2), extensions=2)
+    await standings.change({ALICE: later})
+    assert (await reload(ledger)).by_key == {ALICE: later}
+    await standings.change({ALICE: replace(BUSY, pod_uid="uid-1")})
+    assert (await reload(ledger)).by_key == {}
+
+
+async def test_a_hold_is_found_again_for_its_own_run_alone(ledger) -> None:
+    standings = await reload(ledger)
+    await standings.hold(BOB, HELD, BUSY, [record(1)])
+    await standings.hold(ALICE, HELD, WARNED, [])
+    found = await reload(ledger)
+    assert found.holds == {ALICE: HELD, BOB: HELD}
+    assert found.by_key == {ALICE: WARNED}
+    assert found.find_holds(BOB, "uid-2") == (HELD.hold,)
+    assert found.find_holds(BOB, "uid-3") == ()
+    await found.hold(BOB, None, BUSY, [record(2)])
+    assert (await reload(ledger)).holds == {ALICE: HELD}
+    assert await find_ids(ledger) == ["id-2", "id-1"]
+
+
+async def test_of_servers_that_run_no_more_nothing_is_kept(ledger) -> None:
+    standings = await reload(ledger)
+    await standings.hold(ALICE, HELD, WARNED, [])
+    await standings.change({BOB: replace(WARNED, pod_uid="uid-2")})
+    await standings.forget([BOB])
+    assert standings.by_key.keys() == {BOB}
+    found = await reload(ledger)
+    assert (found.by_key.keys(), found.holds) == ({BOB}, {})
+
+
+async def test_a_standing_that_cannot_be_kept_with_its_record_does_not_count(
+    ledger, each_database
+) -> None:
+    standings = await reload(ledger)
+    with change(each_database) as connection:
+        connection.execute(sa.text("DROP TABLE records"))
+    with pytest.raises(LedgerError):
+        await standings.change({ALICE: WARNED}, [record(1)])
+    assert standings.by_key == {}
+    assert (await reload(ledger)).by_key == {}

@@ -1,0 +1,89 @@
+"""Spectrum's service, asked with the server's own token for what concerns this server."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
+
+TIMEOUT = 10.0  # seconds that an answer may take
+
+
+class ServiceError(Exception):
+    """The service refuses, or does not answer; the text is a sentence for people."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """`url` is the service's own, "" where there is none; `user` and `server` name this server."""
+
+    url: str
+    token: str = field(repr=False)
+    user: str
+    server: str
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "Service":
+        """What JupyterHub's variables and SPECTRUM_URL say."""
+        return cls(
+            url=environment.get("SPECTRUM_URL", ""),
+            token=environment.get("JUPYTERHUB_API_TOKEN", ""),
+            user=environment.get("JUPYTERHUB_USER", ""),
+            server=environment.get("JUPYTERHUB_SERVER_NAME", ""),
+        )
+
+    async def report(self, report: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Tell how this server is, and hear of its end; raises ServiceError."""
+        return _read_notices(await self._ask("POST", "report", report))
+
+    async def list_notices(self) -> list[dict[str, Any]]:
+        """What there is to tell of this server's end; raises ServiceError."""
+        return _read_notices(await self.read_self())
+
+    async def read_self(self) -> dict[str, Any]:
+        """How this server stands; raises ServiceError."""
+        return await self._ask("GET", "servers/self")
+
+    async def act(self, verb: str, body: Mapping[str, Any], *, method: str = "POST") -> None:
+        """Do something with this server; raises ServiceError."""
+        path = f"servers/{quote(self.user, safe='')}/{quote(self.server, safe='')}/{verb}"
+        await self._ask(method, path, body)
+
+    async def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        if not self.url:
+            raise ServiceError("This server knows no service of Spectrum: SPECTRUM_URL is not set.")
+        request = HTTPRequest(
+            f"{self.url}api/{path}",
+            method=method,
+            body=None if body is None else json.dumps(body),
+            headers={"Authorization": f"token {self.token}", "Content-Type": "application/json"},
+            request_timeout=TIMEOUT,
+            follow_redirects=False,
+            allow_nonstandard_methods=True,  # a body with DELETE
+        )
+        try:
+            answer = await AsyncHTTPClient().fetch(request)
+            return json.loads(answer.body) if answer.body else {}
+        except (HTTPClientError, OSError, ValueError) as error:
+            raise ServiceError(_explain(error)) from error
+
+
+def _read_notices(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(answer.get("notices") or ())
+
+
+def _explain(error: Exception) -> str:
+    """The service's own sentence, if it said one."""
+    response = getattr(error, "response", None)
+    try:
+        return str(json.loads(response.body)["message"]) if response else _silence(error)
+    except (ValueError, LookupError, TypeError):
+        return _silence(error)
+
+
+def _silence(error: Exception) -> str:
+    return f"Spectrum's service does not answer as it should ({error}): try again in a minute."

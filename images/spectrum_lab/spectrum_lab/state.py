@@ -1,0 +1,62 @@
+"""What goes on beside a running server: its reporter, and what people may ask of the service."""
+
+import os
+from typing import Any
+
+from spectrum_lab.activity import Watch
+from spectrum_lab.reporter import Reporter
+from spectrum_lab.service import Service, ServiceError
+from spectrum_lab.volumes import Probe, list_volumes
+
+
+class State:
+    """The reporter of a Jupyter Server, and the service that it tells."""
+
+    def __init__(self, server: Any) -> None:
+        service = Service.from_environment(os.environ)
+        self._service = service if service.url else None
+        self.reporter = Reporter(
+            [Probe(volume) for volume in list_volumes(os.environ)],
+            Watch(Inside(server), os.environ.get("SPECTRUM_POD_UID", "")),
+            self._service,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What the banner says."""
+        return {"warnings": self.reporter.warnings, "notices": self.reporter.notices}
+
+    async def keep(self) -> dict[str, Any]:
+        """Keep the server, idle as it is; what the banner says then. Raises ServiceError."""
+        if self._service is None:
+            raise ServiceError("This server knows no service of Spectrum.")
+        await self._service.act("keep", {})
+        self.reporter.notices = await self._service.list_notices()
+        return self.describe()
+
+
+class Inside:
+    """A running Jupyter Server as the reporter sees it."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+
+    def list_kernels(self) -> list[dict[str, Any]]:
+        return self._server.kernel_manager.list_kernels()
+
+    def list_terminals(self) -> list[dict[str, Any]]:
+        return self._terminals.list() if self._terminals else []
+
+    def list_kernel_pids(self) -> set[int]:
+        manager = self._server.kernel_manager
+        kernels = [manager.get_kernel(each["id"]) for each in self.list_kernels()]
+        pids = {getattr(kernel.provisioner, "pid", None) for kernel in kernels}
+        return {pid for pid in pids if pid}
+
+    def list_terminal_pids(self) -> set[int]:
+        found = self._terminals.terminals.values() if self._terminals else ()
+        return {terminal.ptyproc.pid for terminal in found}
+
+    @property
+    def _terminals(self) -> Any:
+        """Made by an extension that a person may have turned off."""
+        return self._server.web_app.settings.get("terminal_manager")

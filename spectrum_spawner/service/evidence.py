@@ -1,0 +1,136 @@
+"""All evidence of the servers that run, put together from who tells it.
+
+What cannot be had now is absent, which is unknown, and a sentence says why.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from spectrum_spawner.activity import CPU, GPU, HUB, MEASURED, POWER, Evidence, HubActivity
+from spectrum_spawner.service.culling.prometheus import Measured, Prometheus, measure
+from spectrum_spawner.service.culling.report import Report
+from spectrum_spawner.service.culling.rules import Policy, Subject
+from spectrum_spawner.service.culling.sweep import Key
+from spectrum_spawner.service.settings import Culling
+from spectrum_spawner.service.snapshot import Snapshot
+from spectrum_spawner.service.standings import Standings
+
+NO_REPORT = Report()
+_NAMES = {GPU: "GPUs", POWER: "power", CPU: "CPU"}
+
+
+class Gatherer:
+    """Asks Prometheus and the hub; what servers told themselves is in `told`. Closed by `close`."""
+
+    def __init__(
+        self,
+        settings: Culling,
+        *,
+        snapshot: Snapshot,
+        standings: Standings,
+        told: Mapping[Key, Report],
+    ) -> None:
+        self._settings = settings
+        self._snapshot = snapshot
+        self._standings = standings
+        self._told = told
+        url = settings.prometheus_url
+        self._prometheus = Prometheus(url) if url else None
+
+    def close(self) -> None:
+        if self._prometheus is not None:
+            self._prometheus.close()
+
+    async def gather(
+        self, subjects: Iterable[Subject], policy: Policy
+    ) -> tuple[dict[Key, Evidence], list[str]]:
+        """The evidence of now that the rules of a policy ask for, and what is missing of it."""
+        servers = list(subjects)
+        problems: list[str] = []
+        measured, activity = await asyncio.gather(
+            self._measure(servers, policy, problems), self._hear_hub(policy, problems)
+        )
+        # of ten thousand servers it takes a while
+        evidence = await asyncio.to_thread(self._put_together, servers, measured, activity)
+        return evidence, problems
+
+    def renew(self, subject: Subject, evidence: Evidence) -> Evidence:
+        """The same with what the server and its people told last; nobody is asked."""
+        report = self._told.get(subject.key, NO_REPORT)
+        return Evidence(
+            series=evidence.series,
+            kernels=report.kernels,
+            terminals=report.terminals,
+            processes=report.processes,
+            hub=evidence.hub,
+            holds=self._standings.find_holds(subject.key, subject.run.pod_uid),
+        )
+
+    def _put_together(
+        self,
+        servers: Iterable[Subject],
+        measured: Measured,
+        activity: Mapping[Key, HubActivity],
+    ) -> dict[Key, Evidence]:
+        return {
+            subject.key: self.renew(
+                subject,
+                Evidence(
+                    series=measured.series.get((subject.namespace, subject.pod), ()),
+                    hub=activity.get(subject.key),
+                ),
+            )
+            for subject in servers
+        }
+
+    async def _measure(
+        self, servers: list[Subject], policy: Policy, problems: list[str]
+    ) -> Measured:
+        floors = {source: found for source in MEASURED if (found := policy.list_floors(source))}
+        if self._prometheus is None:
+            if floors:
+                problems.append(
+                    "metrics.prometheusUrl is not set: nobody knows what GPUs do, and no server "
+                    "with a GPU ends as idle."
+                )
+            return Measured()
+        # for the board, whatever the rules ask for
+        floors.setdefault(GPU, (1.0,))
+        measured = await measure(
+            self._prometheus,
+            self._settings.metrics,
+            prefix=self._settings.team_prefix,
+            floors=floors,
+            lookback=policy.find_lookback(subject.idle_minutes for subject in servers),
+        )
+        for name, text in measured.problems.items():
+            problems.append(f"Prometheus does not tell metric {name}: {text}.")
+        if not measured.problems:
+            problems += _say_silent(measured.silent, servers)
+        return measured
+
+    async def _hear_hub(self, policy: Policy, problems: list[str]) -> dict[Key, HubActivity]:
+        needed = any(HUB in rule.evidence for rule in policy.rules)
+        if needed:
+            await self._snapshot.refresh(max_age=self._settings.every / 2)
+        as_of = self._snapshot.as_of
+        if self._snapshot.error:
+            problems.append(f"The hub does not tell who runs what: {self._snapshot.error}.")
+        if as_of is None or not needed:
+            return {}
+        return {
+            (server.user, server.name): HubActivity(at=as_of, last_activity=server.last_activity)
+            for server in self._snapshot
+        }
+
+
+def _say_silent(silent: Iterable[str], servers: list[Subject]) -> list[str]:
+    """Sources of which nothing at all is measured although there are servers to be measured."""
+    expected = {CPU} if servers else set()
+    if any(subject.run.gpus for subject in servers):
+        expected |= {GPU, POWER}
+    return [
+        f"Prometheus has no series of {_NAMES[source]} for any server: are exporters, labels and "
+        "names of metrics as the values say?"
+        for source in sorted(expected & set(silent))
+    ]

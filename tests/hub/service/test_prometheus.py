@@ -1,0 +1,182 @@
+"""What the queries find in a real Prometheus, for histories as real exporters leave them."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from spectrum_spawner.activity import CPU, GPU, POWER, Answer, Evidence, Reading, Run
+from spectrum_spawner.service.culling.metrics import read_metrics
+from spectrum_spawner.service.culling.prometheus import Measured, Prometheus, measure
+from tests.hub.service.history import History
+
+NAMESPACE = "spectrum-flight"
+FLOORS = {GPU: (1.0,), POWER: (100.0,), CPU: (0.1,)}
+HOUR = timedelta(hours=1)
+METRICS = read_metrics({})
+ENGINE, UTILISATION = METRICS["engine"].name, METRICS["utilisation"].name
+POWER_USAGE, CPU_SECONDS = METRICS["power"].name, METRICS["cpu"].name
+
+
+def of(pod: str, uuid: str = "GPU-1", namespace: str = NAMESPACE, **more: str) -> dict[str, str]:
+    """Labels of a pod's GPU, as a Prometheus operator leaves them."""
+    return {
+        "exported_namespace": namespace,
+        "exported_pod": pod,
+        "UUID": uuid,
+        "namespace": "gpu-operator",
+        "pod": "nvidia-dcgm-exporter-1",
+        **more,
+    }
+
+
+def write_history(now: datetime) -> History:
+    """Two hours of pods that are called by what they did; the value comes by the minutes ago."""
+    history = History(now)
+
+    def gpu(pod: str, *series: object, metric: str = UTILISATION) -> None:
+        for number, value in enumerate(series, start=1):
+            history.add(metric, of(pod, f"GPU-{number}"), value)  # type: ignore[arg-type]
+
+    gpu("idle", lambda ago: 0)
+    gpu("noisy", lambda ago: 0.9)
+    gpu("busy", lambda ago: 95)
+    gpu("busy-until-20", lambda ago: 95 if ago > 20 else 0)
+    gpu("one-scrape-at-30", lambda ago: 80 if 30 <= ago < 30.25 else 0)
+    gpu("silent-from-50-to-40", lambda ago: None if 40 < ago < 50 else 0)
+    gpu("silent-for-10", lambda ago: None if ago < 10 else 0)
+    gpu("silent-for-2", lambda ago: None if ago < 2 else 0)
+    gpu("nan", lambda ago: "NaN" if ago < 10 else 0)
+    gpu("too-much", lambda ago: 101)
+    gpu("blank", lambda ago: 9223372036854775794)
+    gpu("negative", lambda ago: -1)
+    gpu("two-idle", lambda ago: 0, lambda ago: 95 if ago > 30 else 0)
+    gpu("two-one-busy", lambda ago: 0, lambda ago: 95)
+    gpu("two-one-silent", lambda ago: 0, lambda ago: None if ago < 10 else 0)
+    gpu("engine-busy", lambda ago: 0.5, metric=ENGINE)
+    gpu("engine-idle", lambda ago: 0.004, metric=ENGINE)
+    gpu("fed-by-bursts", lambda ago: 60 if 5 <= ago % 20 < 5.5 else 0)
+    history.add(ENGINE, of("mig", GPU_I_ID="3"), lambda ago: 0)
+    history.add(ENGINE, of("mig-busy", GPU_I_ID="3"), lambda ago: 0.7)
+    # says nothing of slices
+    history.add(UTILISATION, of("mig", GPU_I_ID="3"), lambda ago: 95)
+    history.add(POWER_USAGE, of("idle"), lambda ago: 55)
+    history.add(POWER_USAGE, of("busy"), lambda ago: 300)
+    history.add(UTILISATION, of("idle", namespace="other-flight"), lambda ago: 95)
+    # Before its container was started, somebody else had the name.
+    gpu("young", lambda ago: 95 if ago > 10 else 0)
+
+    def cpu(pod: str, cores: float, *, container: str = "notebook") -> None:
+        labels = {"namespace": NAMESPACE, "pod": pod, "container": container}
+        history.add(CPU_SECONDS, labels, lambda ago: cores * (7200 - 60 * ago))
+
+    cpu("idle", 0.01)
+    cpu("busy", 1.5)
+    cpu("idle", 2.0, container="sidecar")
+    return history
+
+
+@pytest.fixture(scope="module")
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def url(now: datetime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with write_history(now).serve(tmp_path_factory.mktemp("prometheus")) as url:
+        yield url
+
+
+@pytest.fixture
+async def measured(url: str) -> Measured:
+    prometheus = Prometheus(url)
+    found = await measure(prometheus, METRICS, prefix="spectrum-", floors=FLOORS, lookback=HOUR)
+    prometheus.close()
+    return found
+
+
+def read(
+    measured: Measured, pod: str, now: datetime, *, source: str = GPU, gpus: int = 1, old: int = 240
+) -> Reading:
+    """What is known of a pod that began so many minutes ago."""
+    run = Run(pod_uid="1", started=now - timedelta(minutes=old), gpus=gpus)
+    evidence = Evidence(series=measured.series.get((NAMESPACE, pod), ()))
+    return evidence.read(source, run, now=datetime.now(UTC), floor=FLOORS[source][0])
+
+
+@pytest.mark.parametrize(
+    ("pod", "since"),
+    [
+        ("idle", 60),
+        ("noisy", 60),
+        ("busy-until-20", 20),
+        ("one-scrape-at-30", 30),
+        ("silent-from-50-to-40", 40),
+        ("engine-idle", 60),
+        ("fed-by-bursts", 5),
+        ("mig", 60),
+    ],
+)
+async def test_an_idle_gpu_is_idle_since_it_last_worked_or_was_silent(
+    measured: Measured, now: datetime, pod: str, since: int
+) -> None:
+    found = read(measured, pod, now)
+    assert found.answer is Answer.IDLE, found
+    assert found.since
+    minutes = (datetime.now(UTC) - found.since) / timedelta(minutes=1)
+    # steps are a minute long, and the look goes one further back than it must
+    assert since - 2 <= minutes <= since + 2.5
+
+
+@pytest.mark.parametrize("pod", ["busy", "engine-busy", "mig-busy"])
+async def test_a_gpu_that_works_is_busy(measured: Measured, now: datetime, pod: str) -> None:
+    assert read(measured, pod, now).answer is Answer.BUSY
+
+
+@pytest.mark.parametrize(
+    "pod", ["silent-for-10", "nan", "too-much", "blank", "negative", "nobody", "other"]
+)
+async def test_what_cannot_be_believed_is_unknown(
+    measured: Measured, now: datetime, pod: str
+) -> None:
+    assert read(measured, pod, now).answer is Answer.UNKNOWN
+
+
+async def test_several_gpus_are_idle_since_the_last_of_them_was(
+    measured: Measured, now: datetime
+) -> None:
+    found = read(measured, "two-idle", now, gpus=2)
+    assert (found.answer, found.since is not None) == (Answer.IDLE, True)
+    assert found.since
+    assert 28 <= (datetime.now(UTC) - found.since) / timedelta(minutes=1) <= 32.5
+    assert read(measured, "two-one-busy", now, gpus=2).answer is Answer.BUSY
+    assert read(measured, "two-one-silent", now, gpus=2).answer is Answer.UNKNOWN
+    assert read(measured, "idle", now, gpus=2).answer is Answer.UNKNOWN
+
+
+async def test_a_young_pod_is_idle_no_longer_than_it_lives(
+    measured: Measured, now: datetime
+) -> None:
+    found = read(measured, "young", now, old=5)
+    assert (found.answer, found.since) == (Answer.IDLE, now - timedelta(minutes=5))
+
+
+async def test_power_and_cpu_are_read_by_pod(measured: Measured, now: datetime) -> None:
+    answers = {
+        (source, pod): read(measured, pod, now, source=source).answer
+        for source in (POWER, CPU)
+        for pod in ("idle", "busy", "noisy")
+    }
+    assert answers == {
+        (POWER, "idle"): Answer.IDLE,
+        (POWER, "busy"): Answer.BUSY,
+        (POWER, "noisy"): Answer.UNKNOWN,
+        (CPU, "idle"): Answer.IDLE,
+        (CPU, "busy"): Answer.BUSY,
+        (CPU, "noisy"): Answer.UNKNOWN,
+    }
+
+
+async def test_nothing_of_other_releases_is_read(measured: Measured) -> None:
+    assert {namespace for namespace, _ in measured.series} == {NAMESPACE}
+    assert (measured.problems, measured.silent) == ({}, frozenset())

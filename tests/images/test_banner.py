@@ -1,0 +1,114 @@
+"""JupyterLab's banner on an idle server: its end, the button that keeps it, and what is saved."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+
+from tests.browser.conftest import ARGUMENTS, CHROMIUM
+from tests.images.hub import SERVICE, TOKEN, Hub
+from tests.images.rootfs import RootFilesystem
+from tests.images.server import PREFIX, Server, running_server
+
+# The first test of a session builds what has changed.
+pytestmark = pytest.mark.timeout(1500)
+
+TEXT = "This server has done nothing since 09:14."
+KEEP = f"{SERVICE}api/servers/alice//keep"
+
+
+@pytest.fixture(scope="session")
+def root(unpacked: Callable[[str], RootFilesystem]) -> RootFilesystem:
+    return unpacked("base-notebook")
+
+
+@pytest.fixture(params=[True])
+def server(
+    root: RootFilesystem, home: Path, hub: Hub, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Server]:
+    """An idle server that ends in half an hour; the parameter is whether one click keeps it."""
+    hub.notices = [make_notice(timedelta(minutes=30), keep=request.param)]
+    with running_server(
+        root,
+        home=home,
+        hub_port=hub.server_port,
+        environment={"SPECTRUM_URL": f"http://127.0.0.1:{hub.server_port}{SERVICE}"},
+        log=tmp_path / "server.log",
+    ) as server:
+        yield server
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        headers = {"Authorization": f"token {TOKEN}"}
+        page = browser.new_context(extra_http_headers=headers).new_page()
+        page.set_default_timeout(60_000)
+        yield page
+        browser.close()
+
+
+def make_notice(left: timedelta, **more: Any) -> dict[str, Any]:
+    end = datetime.now(UTC) + left
+    return {"kind": "idle", "text": TEXT, "ends_at": end.isoformat(), "keep": True, **more}
+
+
+def open_lab(page: Page, server: Server, path: str = "lab") -> Locator:
+    page.goto(f"http://127.0.0.1:{server.port}{PREFIX}{path}")
+    return page.get_by_role("status", name="Spectrum")
+
+
+def test_one_click_keeps_an_idle_server(server: Server, page: Page, hub: Hub) -> None:
+    banner = open_lab(page, server)
+    told = banner.get_by_role("listitem")
+    expect(told).to_contain_text(["This server ends at "], timeout=60_000)
+    keep = banner.get_by_role("button", name="Keep this server")
+    hub.refusal = "Rule gpu allows 2 extensions, and this server had them."
+    for _ in range(2):
+        keep.click()
+        failure = f"The server is not kept: {hub.refusal}"
+        expect(told).to_contain_text([failure, TEXT])
+    # nothing of it is cut off, however narrow the window
+    page.set_viewport_size({"width": 500, "height": 700})
+    expect(told.last).to_be_in_viewport(ratio=1)
+    box, button = banner.bounding_box(), told.last.bounding_box()
+    assert box
+    assert button
+    assert box["y"] + box["height"] >= button["y"] + button["height"]
+    hub.refusal, hub.notices = "", []
+    keep.focus()
+    page.keyboard.press("Enter")
+    expect(banner).to_be_hidden()
+    assert [body for path, body in hub.posts if path == KEEP] == [{}] * 3
+
+
+@pytest.mark.parametrize("server", [False], indirect=True)
+def test_an_end_that_nothing_extends_has_no_button(server: Server, page: Page) -> None:
+    banner = open_lab(page, server)
+    expect(banner.get_by_role("listitem")).to_contain_text([TEXT], timeout=60_000)
+    expect(banner.get_by_role("button", name="Keep this server")).to_be_hidden()
+    banner.get_by_role("button", name="Dismiss").click()
+    expect(banner).to_be_hidden()
+
+
+def test_what_is_typed_is_saved_shortly_before_the_end(
+    server: Server, page: Page, hub: Hub, home: Path
+) -> None:
+    (home / "notes.txt").touch()
+    (home / "notes.txt").chmod(0o666)
+    banner = open_lab(page, server, "lab/tree/notes.txt")
+    expect(banner.get_by_role("listitem")).to_contain_text([TEXT], timeout=60_000)
+    page.locator(".cm-content").click()
+    page.keyboard.type("not lost")
+    expect(page.locator(".jp-mod-dirty")).not_to_have_count(0)
+    assert (home / "notes.txt").read_text() == ""
+    # the answer to a click is the quickest way for the page to hear of another end
+    hub.notices = [make_notice(timedelta(minutes=1))]
+    banner.get_by_role("button", name="Keep this server").click()
+    # JupyterLab saves by itself after two minutes
+    expect(page.locator(".jp-mod-dirty")).to_have_count(0, timeout=30_000)
+    assert (home / "notes.txt").read_text() == "not lost"
