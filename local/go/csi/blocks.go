@@ -102,11 +102,16 @@ func attachLoop(ctx context.Context, file string, readOnly bool) (string, error)
 // its view of a file system, and with it the device, for a moment longer.
 func detachLoops(ctx context.Context, file string, force bool) error {
 	devices, err := findLoops(file)
-	for _, device := range devices {
-		err = errors.Join(err, runTool(ctx, "losetup", "--detach", device))
-	}
-	if err != nil || force {
+	if err != nil {
 		return err
+	}
+	for _, device := range devices {
+		if err := runTool(ctx, "losetup", "--detach", device); err != nil {
+			return err
+		}
+	}
+	if force {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()

@@ -66,6 +66,12 @@ func (d *driver) NodeStageVolume(ctx context.Context, request *csi.NodeStageVolu
 		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is staged at %s", before.Volume, stage.Path)
 	}
 	if err := d.ensureStaged(ctx, stage); err != nil {
+		// The kubelet does not unstage what it never had.
+		if before == nil {
+			if rest := d.stages.forget(stage); rest != nil {
+				log.Printf("%s: %v", d.name, rest)
+			}
+		}
 		return nil, err
 	}
 	return &csi.NodeStageVolumeResponse{}, nil
