@@ -80,7 +80,12 @@ func mountXFS(ctx context.Context, device string, stage *stage) error {
 	if stage.ReadOnly {
 		options = append(options, "ro")
 	}
-	return runTool(ctx, "mount", "-t", "xfs", "-o", strings.Join(options, ","), device, stage.Path)
+	if err := runTool(ctx, "mount", "-t", "xfs", "-o", strings.Join(options, ","), device, stage.Path); err != nil {
+		return err
+	}
+	// The kernel keeps a device that is in use, and from now on lets go of it by itself when the
+	// last view of its file system has gone, whoever unmounts that.
+	return runTool(ctx, "losetup", "--detach", device)
 }
 
 func attachLoop(ctx context.Context, file string, readOnly bool) (string, error) {

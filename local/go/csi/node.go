@@ -67,10 +67,8 @@ func (d *driver) NodeStageVolume(ctx context.Context, request *csi.NodeStageVolu
 	}
 	if err := d.ensureStaged(ctx, stage); err != nil {
 		// The kubelet does not unstage what it never had.
-		if before == nil {
-			if rest := d.stages.forget(stage); rest != nil {
-				log.Printf("%s: %v", d.name, rest)
-			}
+		if mount, _ := findMount(stage.Path); mount == nil {
+			_ = d.stages.forget(stage)
 		}
 		return nil, err
 	}
