@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from local.ceph import Ceph
-from local.commands import run
+from local.commands import succeeds
 from local.mounts import unmount_below
 from local.node import NODE
 from local.processes import Daemons
@@ -91,9 +91,10 @@ def release_mounts(state: Path, *, seconds: float = RELEASE_SECONDS) -> None:
 
 
 def _release(state: Path) -> None:
-    unmount_below(state / "kubelet")
     for device in find_loops(state / "csi"):
-        run(["losetup", "--detach", device])
+        # One that is in use goes with the last view of its file system.
+        succeeds(["losetup", "--detach", device])
+    unmount_below(state / "kubelet")
     unmount_below(state / "csi")
     while list_fuse_servers(state):
         time.sleep(0.05)

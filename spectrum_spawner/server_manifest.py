@@ -82,11 +82,7 @@ def make_server_pod(
             "env": make_environment(
                 container.get("env") or [], mounted, service_url=service_url, gpu=profile.gpu
             ),
-            # kept in step with the bucket by the controller; a team without one has no keys
-            "envFrom": [
-                *(container.get("envFrom") or []),
-                {"secretRef": {"name": names.BUCKET_SECRET, "optional": True}},
-            ],
+            "envFrom": [*(container.get("envFrom") or []), *make_bucket_keys(team)],
             "resources": make_resources(profile),
             "securityContext": {
                 "allowPrivilegeEscalation": False,
@@ -120,6 +116,17 @@ def make_groups(gid: int | None) -> dict[str, Any]:
         "fsGroup": gid,
         "fsGroupChangePolicy": "OnRootMismatch",
     }
+
+
+def make_bucket_keys(team: Team) -> list[dict[str, Any]]:
+    """Where the environment gets the keys of the team's bucket, if it has one.
+
+    A Secret of that name that is not of our making stays out of servers: the team's status knows
+    no bucket then.
+    """
+    if team.bucket is None:
+        return []
+    return [{"secretRef": {"name": names.BUCKET_SECRET, "optional": True}}]
 
 
 def needs_share(mounted: Sequence[Mount], team: Team) -> bool:

@@ -513,8 +513,9 @@ async def test_asking_goes_on_after_an_outage(site: Site, clock: Clock) -> None:
         assert await site.hub.is_ready("alice")
         site.provider.start()
         site.provider.tell("alice", groups=[])
+        # a busy machine answers too late by the hurried clock now and then: it is asked again
         await wait_until(
-            lambda: groups_of(site.find_user("alice")) == [], within=400, what="the change"
+            lambda: groups_of(site.find_user("alice")) == [], within=4000, what="the change"
         )
 
 

@@ -1,15 +1,18 @@
 """Parts of a server's manifest; the whole of it is in test_spawner."""
 
+from dataclasses import replace
 from typing import Any
 
 from spectrum_spawner.mounts import Mount
 from spectrum_spawner.profiles import Profile
 from spectrum_spawner.server_manifest import (
+    make_bucket_keys,
     make_environment,
     make_groups,
     make_placement,
     make_resources,
 )
+from spectrum_spawner.teams import Bucket, Team
 
 
 def test_cores_and_bytes_become_exact_quantities() -> None:
@@ -88,3 +91,10 @@ def test_volumes_belong_to_the_teams_group_where_there_is_one() -> None:
         "fsGroup": 100000,
         "fsGroupChangePolicy": "OnRootMismatch",
     }
+
+
+def test_a_secret_called_bucket_reaches_servers_only_of_a_team_that_has_a_bucket() -> None:
+    without = Team(name="ops", uid="u", display_name="Ops", groups=frozenset({"ops"}))
+    keys = {"secretRef": {"name": "bucket", "optional": True}}
+    assert make_bucket_keys(without) == []
+    assert make_bucket_keys(replace(without, bucket=Bucket(name="b", ready=True))) == [keys]

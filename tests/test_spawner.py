@@ -153,7 +153,7 @@ async def test_the_manifest_of_a_server_without_gpu(spawner: SpectrumSpawner) ->
                     "image": "registry.example/tf:1",
                     "imagePullPolicy": "IfNotPresent",
                     "args": ["spectrum-singleuser"],
-                    "envFrom": [{"secretRef": {"name": "bucket", "optional": True}}],
+                    "envFrom": [],
                     "lifecycle": {},
                     "ports": [{"name": "notebook-port", "containerPort": 8888}],
                     "resources": {

@@ -13,6 +13,7 @@
 
   const radioOf = (card) => card.querySelector("input[name=profile]");
   const chosenCard = () => cards.find((card) => radioOf(card).checked && !radioOf(card).disabled);
+  const sized = (quantity) => quantity.replace(/^([0-9.]+)([KMGTP]i)$/, "$1 $2B");
   const counted = (count) => `${count} ${count === 1 ? "GPU" : "GPUs"}`;
   const chosenTeamField = () => {
     const field = root.querySelector(
@@ -64,7 +65,7 @@
     const size = panels.find((each) => each.dataset.index === chosenTeam()).dataset.scratch;
     const wanted = Boolean(size) && document.getElementById("spectrum-scratch-on").checked;
     scratch.hidden = !size;
-    document.getElementById("spectrum-scratch-size").textContent = size;
+    document.getElementById("spectrum-scratch-size").textContent = sized(size);
     document.getElementById("spectrum-scratch-choice").hidden = !wanted;
     document.getElementById("spectrum-scratch-name").disabled = !wanted;
     const names = document.getElementById("spectrum-scratch-names");
@@ -75,7 +76,8 @@
   // Names of the disks that are there are offered; without them the form is whole as well.
   let volumes = [];
   async function loadVolumes() {
-    const answer = await fetch(`${window.jhdata.base_url}spectrum/volumes`);
+    const headers = { "X-XSRFToken": window.jhdata.xsrf_token };
+    const answer = await fetch(`${window.jhdata.base_url}spectrum/volumes`, { headers });
     if (!answer.ok) return;
     const found = await answer.json();
     volumes = found.volumes.filter((volume) => volume.kind === "scratch");

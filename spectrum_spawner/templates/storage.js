@@ -3,7 +3,7 @@ require(["moment"], (moment) => {
   const EVERY = 60_000; // milliseconds between two looks, while the page is seen
   const OLD = 5 * 60_000; // milliseconds after which figures say from when they are
   const NEARLY_FULL = 0.9;
-  const FULL = 1024 ** 2; // bytes: with less left nothing of use can be written
+  const BLOCK = 4 * 1024 ** 2; // bytes: CephFS rounds what is used down to these
 
   const WHOSE = {
     home: "yours, in all your servers of the team",
@@ -42,7 +42,7 @@ require(["moment"], (moment) => {
     }
     if (volume.kind === "dataset" || volume.kind === "bucket") return null;
     if (volume.read_only) return ["danger", "Nothing can be written there now."];
-    if (total !== null && total - used < FULL) {
+    if (total !== null && total - used <= BLOCK) {
       return ["danger", "Full: nothing can be saved there until something is deleted."];
     }
     if (files && files === volume.files_used) {
@@ -69,7 +69,8 @@ require(["moment"], (moment) => {
       if (volume.state === "pending") return formatSize(volume.wanted);
       return `${formatSize(volume.size || volume.wanted)}. How much is used is known once a server runs.`;
     }
-    return `${formatBytes(volume.used)} of ${formatBytes(volume.total)} used`;
+    const used = volume.used ? formatBytes(volume.used) : `Less than ${formatBytes(BLOCK)}`;
+    return `${used} of ${formatBytes(volume.total)} used`;
   }
 
   function makeAge(volume) {

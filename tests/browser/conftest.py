@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.browser.steps import READY
 
 FAILURES = Path(__file__).with_name("failures")
 CHROMIUM = "/usr/bin/chromium"
@@ -60,3 +62,27 @@ def new_page(chromium: Browser, pages: list[Page]):
         return pages[-1]
 
     return make
+
+
+@pytest.fixture
+def sign_in(new_page, release):
+    """Sign in as somebody, who lands on the spawn page; whoever has a server then is stopped."""
+    pages: list[Page] = []
+
+    def as_person(name: str, password: str | None = None) -> Page:
+        page = new_page()
+        page.goto(release.url)
+        page.get_by_label("Username:").fill(name)
+        page.get_by_label("Password:").fill(password or release.user_password)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("heading", name="Start a server")).to_be_visible()
+        pages.append(page)
+        return page
+
+    yield as_person
+    for page in pages:
+        page.goto(f"{release.url}hub/home")
+        stop = page.locator("#stop-default")
+        if stop.is_visible():
+            stop.click()
+            expect(stop).to_be_hidden(timeout=READY)

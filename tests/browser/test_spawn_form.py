@@ -13,6 +13,7 @@ from spectrum_spawner.teams import Scratch, Team
 
 GPU = "nvidia.com/gpu"
 HUB = "http://hub.test/hub/"
+TOKEN = "token-of-the-page"
 IMAGES = (
     Image(name="tensorflow", title="TensorFlow", image="tf:1"),
     Image(name="torch", title="PyTorch", image="torch:1"),
@@ -65,7 +66,8 @@ def show(new_page):
         page.route(f"{HUB}spectrum/volumes", lambda route: answer_volumes(route, volumes))
         page.set_content(
             f"<form id=spawn_form>{form.render(context)}</form>"
-            f"<script>window.jhdata = {{ base_url: '{HUB}' }};{SCRIPT}</script>"
+            f"<script>window.jhdata = {{ base_url: '{HUB}', xsrf_token: '{TOKEN}' }};"
+            f"{SCRIPT}</script>"
         )
         return page
 
@@ -74,9 +76,16 @@ def show(new_page):
 
 
 def answer_volumes(route, volumes):
-    # the page itself is of no origin
-    headers = {"Access-Control-Allow-Origin": "*"}
-    route.fulfill(json={"volumes": list(volumes), "notes": []}, headers=headers)
+    """As the hub does, which refuses whoever does not show the page's token.
+
+    Browsers ask beforehand whether it may be sent, since the page itself is of no origin.
+    """
+    headers = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}
+    asked = route.request
+    shown = asked.headers.get("x-xsrftoken")
+    status = 200 if asked.method == "OPTIONS" or shown == TOKEN else 403
+    told = {"volumes": list(volumes), "notes": []} if status == 200 else {}
+    route.fulfill(json=told, headers=headers, status=status)
 
 
 def submission(page):
@@ -161,7 +170,7 @@ def test_a_scratch_disk_is_submitted_only_where_it_is_wanted_and_offered(show):
     disk = page.get_by_label("Scratch disk")
     expect(disk).to_be_hidden()
     page.get_by_text("Ops", exact=True).click()
-    expect(page.locator("#spectrum-scratch-facts")).to_contain_text("your own (20Gi)")
+    expect(page.locator("#spectrum-scratch-facts")).to_contain_text("your own (20 GiB)")
     assert "scratch" not in submission(page)
     disk.check()
     assert submission(page)["scratch"] == "exp1"

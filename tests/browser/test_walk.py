@@ -5,38 +5,11 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-READY = 120_000  # ms for a server to be ready: the image may be new to the node
+from tests.browser.steps import READY, card, choose, start
+
 TRAINED = 240_000  # ms for the example notebook, on a busy machine
 FREE = re.compile(r"(\d+) of (\d+) GPUs? free now")
 RAW_EVENT = re.compile(r"Normal|Warning|Successfully assigned|FailedScheduling|default-scheduler")
-
-
-@pytest.fixture
-def sign_in(new_page, release):
-    """Sign in as somebody, who lands on the spawn page; whoever has a server then is stopped."""
-    pages: list[Page] = []
-
-    def as_person(name: str, password: str | None = None) -> Page:
-        page = new_page()
-        page.goto(release.url)
-        page.get_by_label("Username:").fill(name)
-        page.get_by_label("Password:").fill(password or release.user_password)
-        page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("heading", name="Start a server")).to_be_visible()
-        pages.append(page)
-        return page
-
-    yield as_person
-    for page in pages:
-        page.goto(f"{release.url}hub/home")
-        stop = page.locator("#stop-default")
-        if stop.is_visible():
-            stop.click()
-            expect(stop).to_be_hidden(timeout=READY)
-
-
-def card(page: Page, profile: str):
-    return page.locator(".spectrum-col", has=page.locator(f"input[value='{profile}']"))
 
 
 def free_gpus(page: Page, release) -> int:
@@ -52,27 +25,6 @@ def pods(release, team: str) -> str:
         *("get", "pods", "-o", "name", "-n", f"{release.namespace}-{team}"),
         *("-l", "app.kubernetes.io/component=singleuser-server"),
     ).strip()
-
-
-def start(page: Page, *, team: str, profile: str) -> list[str]:
-    """Choose and start; the list fills with the sentences of the progress page."""
-    sentences: list[str] = []
-    page.expose_function("saySentence", lambda sentence: sentences.append(sentence))
-    page.add_init_script("""
-        addEventListener("DOMContentLoaded", () => {
-          const log = document.getElementById("progress-log");
-          if (!log) return;
-          new MutationObserver((changes) => {
-            for (const change of changes)
-              for (const node of change.addedNodes) saySentence(node.textContent);
-          }).observe(log, { childList: true });
-        });
-    """)
-    page.get_by_text(team, exact=True).click()
-    card(page, profile).click()
-    page.get_by_role("button", name="Start").click()
-    expect(page.get_by_role("heading", name="Starting your server")).to_be_visible()
-    return sentences
 
 
 def run_example(page: Page, release) -> None:
@@ -92,11 +44,6 @@ def run_all(page: Page) -> None:
         timeout=READY
     )
     choose(page, "Run", "Run All Cells")
-
-
-def choose(page: Page, menu: str, item: str) -> None:
-    page.get_by_role("menuitem", name=menu, exact=True).click()
-    page.locator(".lm-Menu-itemLabel").get_by_text(item, exact=True).click()
 
 
 def expect_curves(page: Page) -> None:

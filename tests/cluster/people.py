@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import requests
 
@@ -15,6 +15,7 @@ class Person:
         self.name = name
         self._hub = urljoin(url, "hub/")
         self._service = urljoin(url, "services/spectrum/")
+        self._servers = urljoin(url, f"user/{name}/")
         self._session = requests.Session()
 
     def __enter__(self) -> "Person":
@@ -76,6 +77,23 @@ class Person:
             urljoin(self._service, f"api/{path}"),
             json=body,
             headers={"X-XSRFToken": self._xsrf("/services/spectrum/"), "Referer": self._service},
+            timeout=60,
+        )
+
+    def visit_server(self, page: str) -> requests.Response:
+        """A page of a server of theirs, such as `lab` or `<server>/lab`; it signs in there."""
+        return self._session.get(urljoin(self._servers, page), timeout=60)
+
+    def call_server(
+        self, method: str, path: str, body: Any = None, *, server: str = ""
+    ) -> requests.Response:
+        """One request to the API of a server of theirs, once one of its pages was visited."""
+        base = urljoin(self._servers, f"{server}/" if server else "")
+        return self._session.request(
+            method,
+            urljoin(base, f"api/{path}"),
+            json=body,
+            headers={"X-XSRFToken": self._xsrf(urlsplit(base).path), "Referer": base},
             timeout=60,
         )
 

@@ -37,6 +37,12 @@ class Servers:
         assert answer.status_code in (202, 204), answer.text
         wait_until(lambda: not self.read(name), within=60)
 
+    def remove(self, name: str) -> None:
+        """Stop a named server and remove it, until the hub knows none of that name."""
+        answer = self.person.call("DELETE", self._path(name), {"remove": True})
+        assert answer.status_code in (202, 204), answer.text
+        wait_until(lambda: name not in self._read_known(), within=60)
+
     def stop_all(self) -> None:
         wait_until(lambda: all(not one["pending"] for one in self._read_all().values()), within=120)
         for name in self._read_all():
@@ -47,9 +53,14 @@ class Servers:
         return self._read_all().get(name, {})
 
     def _read_all(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]]
-        found = self.person.call("GET", f"users/{self.person.name}").json()["servers"]
+        found = self._read_known()
         return {name: one for name, one in found.items() if one["ready"] or one["pending"]}
+
+    def _read_known(self) -> dict[str, dict[str, Any]]:
+        """What the hub's API lists: what is active, and what waits to be started again."""
+        path = f"users/{self.person.name}?include_stopped_servers=1"
+        found: dict[str, dict[str, Any]] = self.person.call("GET", path).json()["servers"]
+        return found
 
     def read_progress(self) -> list[str]:
         """The sentences that a pending start of the default server has told so far."""
@@ -66,9 +77,9 @@ class Servers:
         found: dict[str, Any] = json.loads(text or "{}")
         return found
 
-    def run(self, team: str, *words: str) -> str:
-        """Run a command in the container of the default server."""
-        pod = names.server_name(self.person.name, "")
+    def run(self, team: str, *words: str, name: str = "") -> str:
+        """Run a command in the container of a server."""
+        pod = names.server_name(self.person.name, name)
         return self._release.kubectl(
             "-n", f"{self._release.namespace}-{team}", "exec", pod, "--", *words
         )

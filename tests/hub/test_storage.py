@@ -120,6 +120,8 @@ async def hold_disks(node: NodeStub, pod: dict[str, Any]) -> None:
 async def test_of_two_servers_that_start_at_once_with_a_disk_one_is_refused(
     hub: Hub, flight: Team, cluster: Cluster, node: NodeStub, fault_proxy: FaultProxy
 ) -> None:
+    # both answers are waited for, however long a busy machine takes
+    hub.app.tornado_application.settings["slow_spawn_timeout"] = 60
     assert (await hub.start_server("alice", FLIGHT)).status == 201  # the home is there
     await stop(hub)
     node.play = hold_disks

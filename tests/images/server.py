@@ -55,6 +55,10 @@ class Server:
         """PUT an object as JSON to a path below the server's prefix."""
         return self._ask("PUT", path, body=json.dumps(body))
 
+    def delete(self, path: str) -> Answer:
+        """DELETE a path below the server's prefix."""
+        return self._ask("DELETE", path)
+
     def _ask(
         self,
         method: str,

@@ -125,6 +125,16 @@ def test_a_notebook_is_made_saved_and_opened_on_another_volume(server: Server) -
 
 @pytest.mark.parametrize("kind", ["full"], indirect=True)
 @pytest.mark.parametrize("was_used", [False], indirect=True)
+def test_what_is_deleted_in_jupyterlab_makes_room_at_once(server: Server, worn: Path) -> None:
+    os.chown(worn / "big", 1000, 1000)
+    assert server.delete("api/contents/big").status == 204
+    assert not any(path.is_file() for path in worn.rglob("*"))
+    made = {"type": "notebook", "content": make_notebook("1")}
+    assert server.put("api/contents/a.ipynb", made).status == 201
+
+
+@pytest.mark.parametrize("kind", ["full"], indirect=True)
+@pytest.mark.parametrize("was_used", [False], indirect=True)
 def test_jupyterlab_says_so_in_a_banner_that_can_be_dismissed(server: Server, kind: str) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)

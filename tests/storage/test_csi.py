@@ -18,7 +18,7 @@ from local.ceph import Ceph
 from local.ceph_config import BLOCK_POOL, FILE_SYSTEM
 from local.cluster import make_ceph
 from local.commands import run
-from local.csi import CLUSTER_ID, DRIVERS, list_fuse_servers
+from local.csi import CLUSTER_ID, DRIVERS, find_loops, list_fuse_servers, release_mounts
 from local.kubectl import Kubectl
 from local.paths import CHECKOUT, find_state
 from local.processes import Daemons
@@ -59,6 +59,20 @@ def test_the_driver_passes_its_own_tests() -> None:
     environment = {"CGO_ENABLED": "0", "GOWORK": "off"}
     for words in (["vet", "."], ["test", "."]):
         run(["go", *words], directory=sources, environment=environment)
+
+
+def test_a_block_volume_is_let_go_of_when_the_cluster_goes_down(tmp_path: Path) -> None:
+    image, staged = tmp_path / "csi" / "rbd" / "image", tmp_path / "kubelet" / "staged"
+    image.parent.mkdir(parents=True)
+    staged.mkdir(parents=True)
+    with image.open("wb") as file:
+        file.truncate(300 * MIB)
+    device = run(["losetup", "--find", "--show", image]).strip()
+    run(["mkfs.xfs", "-q", device])
+    run(["mount", device, staged])
+    release_mounts(tmp_path)
+    assert not os.path.ismount(staged)
+    assert find_loops(tmp_path) == []
 
 
 def test_uid_1000_writes_to_both_classes_and_the_next_pod_reads(

@@ -80,7 +80,12 @@ func mountXFS(ctx context.Context, device string, stage *stage) error {
 	if stage.ReadOnly {
 		options = append(options, "ro")
 	}
-	return runTool(ctx, "mount", "-t", "xfs", "-o", strings.Join(options, ","), device, stage.Path)
+	if err := runTool(ctx, "mount", "-t", "xfs", "-o", strings.Join(options, ","), device, stage.Path); err != nil {
+		return err
+	}
+	// The kernel keeps a device that is in use, and from now on lets go of it by itself when the
+	// last view of its file system has gone, whoever unmounts that.
+	return runTool(ctx, "losetup", "--detach", device)
 }
 
 func attachLoop(ctx context.Context, file string, readOnly bool) (string, error) {
@@ -102,11 +107,16 @@ func attachLoop(ctx context.Context, file string, readOnly bool) (string, error)
 // its view of a file system, and with it the device, for a moment longer.
 func detachLoops(ctx context.Context, file string, force bool) error {
 	devices, err := findLoops(file)
-	for _, device := range devices {
-		err = errors.Join(err, runTool(ctx, "losetup", "--detach", device))
-	}
-	if err != nil || force {
+	if err != nil {
 		return err
+	}
+	for _, device := range devices {
+		if err := runTool(ctx, "losetup", "--detach", device); err != nil {
+			return err
+		}
+	}
+	if force {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()

@@ -66,6 +66,10 @@ func (d *driver) NodeStageVolume(ctx context.Context, request *csi.NodeStageVolu
 		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is staged at %s", before.Volume, stage.Path)
 	}
 	if err := d.ensureStaged(ctx, stage); err != nil {
+		// The kubelet does not unstage what it never had.
+		if mount, _ := findMount(stage.Path); mount == nil {
+			_ = d.stages.forget(stage)
+		}
 		return nil, err
 	}
 	return &csi.NodeStageVolumeResponse{}, nil

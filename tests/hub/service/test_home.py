@@ -271,7 +271,7 @@ async def test_bars_and_sentences_say_how_full_volumes_are(
     await offer(["imagenet"], ready=True)
     await tell(service, "home")
     await tell(service, "scratch", "default", used=int(0.93 * GIB))
-    await tell(service, "scratch", "envs", used=GIB)
+    await tell(service, "scratch", "envs", used=GIB - 4 * 2**20)
     await tell(service, "share", read_only=True)
     await tell(service, "dataset", "imagenet", read_only=True, used=GIB)
     page = await visit("alice")
@@ -279,7 +279,7 @@ async def test_bars_and_sentences_say_how_full_volumes_are(
         f"50% Home ~ {HOME} 512 MiB of 1 GiB used",
         f"93% Scratch disk “default” ~/scratch {SCRATCH} 952 MiB of 1 GiB used "
         "Nearly full: 72 MiB are free.",
-        f"100% Scratch disk “envs” ~/scratch {SCRATCH} 1 GiB of 1 GiB used "
+        f"100% Scratch disk “envs” ~/scratch {SCRATCH} 1020 MiB of 1 GiB used "
         "Full: nothing can be saved there until something is deleted. "
         f"Claim {names.scratch_claim('alice', 'envs')}",
         f"50% Team volume ~/team {SHARED} 512 MiB of 1 GiB used "
