@@ -214,6 +214,7 @@ def make_fixed(namespace: str) -> dict[str, Any]:
         "SpectrumSpawner.proxy_url": f"http://proxy-public.{namespace}",
         "SpectrumSpawner.notices_url": f"http://service.{namespace}:8082/internal/notices",
         "SpectrumSpawner.keep_url": f"http://service.{namespace}:8082/internal/keep",
+        "SpectrumSpawner.continue_url": f"http://service.{namespace}:8082/internal/continue",
         "SpectrumSpawner.volumes_url": f"http://service.{namespace}:8082/internal/volumes",
         "JupyterHub.extra_handlers": [*storage_page.ROUTES, *keep_page.ROUTES],
         **{f"SpectrumSpawner.{trait}": value for trait, value in audit.items()},
@@ -252,7 +253,10 @@ def make_service(namespace: str, token: str) -> dict[str, Any]:
                 "services": ["spectrum"],
                 "scopes": [
                     *("list:users", "read:users:name", "read:users:groups"),
-                    *("read:servers", "delete:servers"),
+                    # to start: what goes on without a GPU was stopped for that
+                    *("read:servers", "delete:servers", "start:servers"),
+                    # in a server that is shared others have its token as well
+                    "read:shares",
                 ],
             },
         ],

@@ -6,10 +6,10 @@ own kind, and nothing about the others; it never says idle.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 GPU, POWER, CPU = "gpu", "power", "cpu"  # measured from outside
 KERNELS, TERMINALS, PROCESSES = "kernels", "terminals", "processes"  # told from inside
@@ -20,7 +20,6 @@ SOURCES = (*MEASURED, KERNELS, TERMINALS, PROCESSES, HUB)
 FRESH = timedelta(minutes=3)  # age up to which a measurement tells of now
 HUB_FRESH = timedelta(minutes=6)  # the hub itself hears of activity every 5 minutes
 SKEW = timedelta(seconds=30)  # by which clocks may differ
-WORKING = 0.05  # share of a core above which a process works
 HIGHEST = {GPU: 100.0, POWER: 100_000.0, CPU: 10_000.0}  # percent, watts, cores
 UNITS = {GPU: "%", POWER: "W", CPU: "cores"}
 
@@ -70,8 +69,8 @@ class Series:
     """One measured series of a pod: of a GPU, a MIG slice or a container.
 
     `value` is the highest of the last minutes, measured at `at`. `idle_since` says by floor since
-    when it was measured without a break and always below (None: it was not). `pod_uid` is "" where
-    nobody tells.
+    when it was measured without a break and always below (None: it was not), as far back as was
+    asked for. `pod_uid` is "" where nobody tells.
     """
 
     source: str
@@ -138,17 +137,12 @@ class Terminals:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Process:
-    """A process of the user's. `cpu` is in cores over the last minute, `gpu` whether it has a GPU
-    open. A kernel's process keeps its GPU open as long as it lives, so that says nothing."""
+    """A process of the user's. `cpu` is in cores over the last minute; whether it `works` is told
+    by who sees more of it, such as that it waits for data with a GPU open."""
 
     name: str
     cpu: float
-    gpu: bool = False
-    kernel: bool = False
-
-    @property
-    def works(self) -> bool:
-        return self.cpu >= WORKING or (self.gpu and not self.kernel)
+    works: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,6 +198,7 @@ class Hold:
 
 
 Told = Kernels | Terminals | Processes
+Part = TypeVar("Part", Kernels, Terminals, Processes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -226,6 +221,15 @@ class Evidence:
         if record is None:
             return Reading(source=source, answer=Answer.UNKNOWN, text="nobody tells")
         return record.read(run, now=now)
+
+    def told_since(self, moment: datetime) -> "Evidence":
+        """The same without what the server told before a moment."""
+        return replace(
+            self,
+            kernels=_told_since(self.kernels, moment),
+            terminals=_told_since(self.terminals, moment),
+            processes=_told_since(self.processes, moment),
+        )
 
     def used_at(self, now: datetime) -> datetime | None:
         """When a person last did something, as far as the server tells: tabs do not count."""
@@ -297,6 +301,10 @@ def _read_told(
         return Reading(source=source, answer=Answer.UNKNOWN, at=at, text=doubt)
     since = _latest(run.started, record.watched_since, last)
     return Reading(source=source, answer=Answer.IDLE, since=since, at=at, text=text)
+
+
+def _told_since(record: Part | None, moment: datetime) -> Part | None:
+    return record if record and is_moment(record.at) and record.at >= moment else None
 
 
 def _latest(moment: datetime, *others: datetime | None) -> datetime:

@@ -19,15 +19,17 @@ ACTIONS = frozenset(
     {
         *("start", "stop", "end", "refuse"),
         *("membership", "team", "sign-in", "preference"),
-        *("request", "decide", "stop-request", "notice"),
-        *("warn", "extend", "hold", "cull", "release"),
+        *("request", "decide", "grant", "stop-request", "notice"),
+        *("warn", "extend", "hold", "cull", "release", "continue"),
     }
 )
 MAX_TEXT = 1000  # characters of a reason
 MAX_NAME = 500  # characters of an id, an actor or a name: an index of them is kept
 MAX_DETAILS = 8192  # characters of the details as JSON
 
-_ACTOR = re.compile(r"hub|controller|identity-provider|(?:user|service|manager):.+", re.DOTALL)
+_ACTOR = re.compile(
+    r"hub|controller|identity-provider|(?:user|server|service|manager):.+", re.DOTALL
+)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII)
 
 
@@ -41,7 +43,8 @@ class Record:
 
     `at` is RFC 3339 in UTC, `reason` one sentence for people, `user`, `team` and `server` whom
     and what it was about: full names, where they apply. `actor` is who did it: `user:<name>`,
-    `service:<name>`, `manager:<field manager>`, `hub`, `controller` or `identity-provider`.
+    `server:<user>/<name>` for whoever has that server's own token, `service:<name>`,
+    `manager:<field manager>`, `hub`, `controller` or `identity-provider`.
     """
 
     id: str

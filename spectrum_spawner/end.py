@@ -40,4 +40,6 @@ class End:
         kind, _, name = self.by.partition(":")
         if kind == "service":
             return "Spectrum" if name == "spectrum" else f"service {name}"
+        if kind == "server":
+            return "somebody in it"  # whose token was used, guests have it as well
         return name if kind == "user" else self.by and "the hub"

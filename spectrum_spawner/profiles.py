@@ -46,6 +46,11 @@ def allowed_profiles(team: Team, profiles: Mapping[str, Profile]) -> list[Profil
     return [profile for profile in profiles.values() if is_allowed(team, profile)]
 
 
+def cpu_profiles(team: Team, profiles: Mapping[str, Profile]) -> list[Profile]:
+    """Those of them without a GPU."""
+    return [profile for profile in allowed_profiles(team, profiles) if not profile.gpu]
+
+
 def is_allowed(team: Team, profile: Profile) -> bool:
     """Whether a team may use a profile: a grant opens it, else both lists must admit it."""
     if profile.name in team.granted_profiles:

@@ -31,7 +31,7 @@ from spectrum_spawner.outbox import Outbox
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.pods import Pod
 from spectrum_spawner.profile_values import read_profiles
-from spectrum_spawner.profiles import Profile
+from spectrum_spawner.profiles import Profile, cpu_profiles
 from spectrum_spawner.progress import Journal
 from spectrum_spawner.refusals import Refusal
 from spectrum_spawner.run import Run
@@ -120,6 +120,10 @@ class SpectrumSpawner(KubeSpawner):
         config=True,
         help="Where one click on the home page keeps an idle server. Default: nowhere, none ends.",
     )
+    continue_url = Unicode(
+        config=True,
+        help="Where one click on the home page restarts a server without a GPU. Default: nowhere.",
+    )
     volumes_url = Unicode(
         config=True,
         help="Where the home page's figures of volumes are read. Default: nowhere, there are none.",
@@ -192,6 +196,15 @@ class SpectrumSpawner(KubeSpawner):
         )
 
     @property
+    def may_continue(self) -> bool:
+        """Whether the server holds GPUs, and its team may have it without."""
+        profile = self.known_profiles.get(self._accepted.get("profile", ""))
+        team = self.views.teams.get(self._accepted.get("team", ""))
+        if not self.continue_url or profile is None or not profile.gpu or team is None:
+            return False
+        return bool(cpu_profiles(team, self.known_profiles))
+
+    @property
     def notices(self) -> list[Notice]:
         """What the home page tells about the server: by the service, else by the hub itself."""
         team = self.views.teams.get(self._accepted.get("team", ""))
@@ -211,6 +224,11 @@ class SpectrumSpawner(KubeSpawner):
     def _find_end(self) -> End | None:
         told = None if self._run is None else self._run.trail.last
         return told or self._last_end
+
+    @property
+    def again(self) -> dict[str, str] | None:
+        """What starts the server as it was, where the home page tells of its end."""
+        return dict(self._accepted) if self._accepted and self.end is not None else None
 
     @property
     def requests_url(self) -> str:
@@ -259,6 +277,9 @@ class SpectrumSpawner(KubeSpawner):
         except Refusal as refusal:
             self._store_options(self._accepted)
             self._tell_refusal(refusal, asked, by=actor.current())
+            if actor.errand():
+                # whom the service asks for reads no answer of the hub
+                self._last_end = trail.end_of_refusal(refusal.jupyterhub_message)
             raise
         self._subject = await identity.subject_of(self.user)
         self._accepted = choice.as_options()
@@ -368,7 +389,7 @@ class SpectrumSpawner(KubeSpawner):
             actor=actor.current(),
             find_url=self._find_url,
         )
-        run.trail.ask(choice, actor=start.actor)
+        run.trail.ask(choice, actor=start.actor, errand=actor.errand())
         try:
             self._save_state()  # a hub that dies now finds the pod again by its start id
             ready = await start.run(

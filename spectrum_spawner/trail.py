@@ -33,8 +33,9 @@ class Trail:
         self._owner = owner
         self._start_id = start_id
 
-    def ask(self, choice: Choice, *, actor: str) -> None:
-        """Somebody may start this: told before anything is made."""
+    def ask(self, choice: Choice, *, actor: str, errand: Errand | None = None) -> None:
+        """Somebody may start this, maybe on an errand: told before anything is made."""
+        by = {"by": errand.by} if errand else {}
         self._tell(
             "start",
             actor=actor,
@@ -42,6 +43,7 @@ class Trail:
             profile=choice.profile.name,
             image=choice.image.name,
             namespace=choice.team.namespace or "",
+            **by,
         )
 
     def refuse(self, sentence: str, *, actor: str) -> None:
@@ -110,6 +112,11 @@ def tell_refusal(
             details={"why": reason, "asked": json.dumps(asked, default=str)[:MAX_TEXT]},
         )
     )
+
+
+def end_of_refusal(sentence: str) -> End:
+    """What the home page tells of a start that was refused just now."""
+    return End(action="refuse", at=format_moment(datetime.now(UTC)), reason=sentence)
 
 
 def refusal_id(*, actor: str, user: str, server: str, reason: str, moment: datetime) -> str:

@@ -3,15 +3,16 @@
 In the Philly trace of Microsoft (ATC'19; 93,451 training jobs, sampled each minute) all GPUs of a
 job stand still for a quarter of the time even in jobs of more than a day, and some 65 % of the
 periods in which a GPU does nothing lie in the middle of a job: it loads data, writes a checkpoint
-or evaluates. Lives made here are like that, and have outages of what measures them as well.
+or evaluates. Lives made here are like that, and have outages of what measures them as well; the
+service starts anew now and then, and what is measured reaches back two hours at most.
 """
 
 import math
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from spectrum_spawner.activity import (
@@ -25,13 +26,15 @@ from spectrum_spawner.activity import (
     Run,
     Series,
 )
-from spectrum_spawner.service.culling.rules import Policy, Rule, Subject
+from spectrum_spawner.service.culling.rules import LONGEST_LOOKBACK, Policy, Rule, Subject
 from spectrum_spawner.service.culling.standing import Standing, Step, extend
 from spectrum_spawner.service.culling.sweep import sweep
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 DAYS = 30
+STUCK = 180.0  # minutes without CPU after which a process that has a GPU open counts no more
+RESTART = 7 * 60  # minutes from one start of the service to the next
 Span = tuple[float, float]  # minutes since BEGIN
 
 
@@ -147,6 +150,8 @@ def live(lives: list[Life], rule: Rule, *, every: int, seed: int = 1) -> Month:
     started: dict[str, float] = {life.name: 0.0 for life in lives}
     standings: dict[tuple[str, str], Standing] = {}
     for minute in range(0, DAYS * 1440, every):
+        if minute % RESTART < every:
+            standings = _start_anew(standings)
         for life in lives:
             if life.name not in started and life.is_busy(minute):
                 started[life.name] = minute
@@ -166,6 +171,14 @@ def live(lives: list[Life], rule: Rule, *, every: int, seed: int = 1) -> Month:
                 standings[key] = extend(standing, subject, rule, now=moment(minute + 0.2))
                 month.extended += 1
     return month
+
+
+def _start_anew(standings: Mapping[tuple[str, str], Standing]) -> dict[tuple[str, str], Standing]:
+    """What a service finds again that one before it kept."""
+    return {
+        key: replace(each, memory=replace(each.memory, last_busy=None), checked_at=None)
+        for key, each in standings.items()
+    }
 
 
 def _look(
@@ -225,8 +238,14 @@ def make_evidence(life: Life, began: float, minute: float) -> Evidence:
     at, since = moment(told), moment(began)
     in_kernel = [span for span in life.kernels if span[0] <= told]
     in_process = covers(life.jobs, told) and not covers(life.kernels, told)
+    moved = max(last_end(life.cpu, told) or began, last_end(life.gpu, told) or began)
     worked = last_end(life.jobs, told)
-    process = Process(name="train.py", cpu=0.9 if covers(life.cpu, told) else 0.0, gpu=True)
+    worked = None if worked is None else min(worked, moved + STUCK)
+    process = Process(
+        name="train.py",
+        cpu=0.9 if covers(life.cpu, told) else 0.0,
+        works=told - moved < STUCK,
+    )
     return Evidence(
         series=tuple(_make_series(life, began, minute)),
         kernels=Kernels(
@@ -256,7 +275,10 @@ def _begin(spans: list[Span], minute: float) -> float:
 def _make_series(life: Life, began: float, minute: float) -> Iterator[Series]:
     if covers(life.no_gpu, minute):
         return
-    sound = max(began, *(last_end(spans, minute) or 0 for spans in (life.no_gpu, life.nonsense)))
+    back = minute - LONGEST_LOOKBACK / MINUTE
+    sound = max(
+        began, back, *(last_end(spans, minute) or 0 for spans in (life.no_gpu, life.nonsense))
+    )
     for source, spans, device, high, floor in (
         (GPU, life.gpu, "GPU-1", 93.0, 1.0),
         (CPU, life.cpu, "", 0.9, 0.1),

@@ -174,25 +174,30 @@ def test_one_kernel_in_doubt_does_not_hide_a_busy_one() -> None:
 @pytest.mark.parametrize(
     ("process", "works"),
     [
-        (Process(name="python train.py", cpu=0.9, gpu=True), True),
-        # it loads data from slow storage, or writes a checkpoint: it holds its GPU and waits
-        (Process(name="python train.py", cpu=0.0, gpu=True), True),
-        (Process(name="python prepare.py", cpu=0.06), True),
+        (Process(name="python train.py", cpu=0.9, works=True), True),
+        # it loads data from slow storage, or writes a checkpoint: who sees it knows
+        (Process(name="python train.py", cpu=0.0, works=True), True),
         (Process(name="sleep infinity", cpu=0.0), False),
-        # TensorFlow in a notebook keeps its GPU until the kernel ends
-        (Process(name="ipykernel", cpu=0.0, gpu=True, kernel=True), False),
-        # and may train in a thread while the kernel says idle
-        (Process(name="ipykernel", cpu=0.9, gpu=True, kernel=True), True),
     ],
 )
-def test_which_process_works(process: Process, works: bool) -> None:
+def test_a_process_works_as_its_server_tells(process: Process, works: bool) -> None:
     processes = Processes(at=AT, watched_since=STARTED, found=(process,))
     answer = read(PROCESSES, processes=processes).answer
     assert answer is (Answer.BUSY if works else Answer.IDLE)
 
 
+def test_what_was_told_before_a_moment_can_be_left_out() -> None:
+    processes = Processes(at=AT - MINUTE, watched_since=STARTED)
+    evidence = Evidence(series=(IDLE_GPU,), kernels=KERNEL, processes=processes)
+    assert evidence.told_since(AT - MINUTE) == evidence
+    assert evidence.told_since(AT) == replace(evidence, processes=None)
+    assert evidence.told_since(NOW) == Evidence(series=(IDLE_GPU,))
+    naive = Evidence(kernels=replace(KERNEL, at=NAIVE))
+    assert naive.told_since(AT) == Evidence()
+
+
 def test_processes_are_named_and_idle_since_the_last_worked() -> None:
-    train, copy = Process(name="train", cpu=1.0), Process(name="copy", cpu=1.0)
+    train, copy = (Process(name=name, cpu=1.0, works=True) for name in ("train", "copy"))
     processes = Processes(at=AT, watched_since=STARTED, last_worked=NOW - 40 * MINUTE)
     assert read(PROCESSES, processes=processes).since == NOW - 40 * MINUTE
     for found, text in (((), "none works"), ((train,), "train works")):

@@ -1,6 +1,7 @@
 """A month of trainings that pause: none that works is ended, and idle GPUs come back."""
 
 import random
+from dataclasses import replace
 
 from spectrum_spawner.activity import CPU, GPU, KERNELS, PROCESSES
 from spectrum_spawner.service.culling.rules import Rule
@@ -27,6 +28,12 @@ def test_in_a_month_no_server_is_ended_while_it_works() -> None:
     # of the time in which nobody works, servers run for an hour or two at a time
     idle = len(LIVES) * DAYS * 1440 - month.minutes["busy"]
     assert month.minutes["idle"] < idle / 4
+
+
+def test_what_is_idle_for_longer_than_is_measured_ends_as_well() -> None:
+    month = live(LIVES, replace(RULE, idle=300 * MINUTE), every=15)
+    assert month.stopped_busy == 0
+    assert month.stopped_idle > 20
 
 
 def test_a_gpu_that_does_nothing_proves_nothing_alone() -> None:

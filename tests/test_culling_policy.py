@@ -28,12 +28,13 @@ from spectrum_spawner.activity import (
     Run,
     Series,
 )
-from spectrum_spawner.service.culling.policy import Cause, Decision, Memory, Verdict, judge
+from spectrum_spawner.service.culling.policy import Cause, Decision, Memory, Stretch, Verdict, judge
 from spectrum_spawner.service.culling.rules import Exemption, Policy, Rule, Subject, Window
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)  # a Saturday
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 STARTED = NOW - 10 * HOUR
 AT = NOW - MINUTE / 2
 NOTHING = Memory()
@@ -116,17 +117,17 @@ def processes(*found: Process) -> Processes:
         ("a cell that prints nothing", make_evidence(kernels=kernels(busy=1)), BUSY),
         (
             "nohup training that waits for data",
-            make_evidence(processes=processes(Process(name="train", cpu=0.0, gpu=True))),
+            make_evidence(processes=processes(Process(name="train", cpu=0.0, works=True))),
             BUSY,
         ),
         (
             "preprocessing on the CPU",
-            make_evidence(processes=processes(Process(name="prepare", cpu=2.0))),
+            make_evidence(processes=processes(Process(name="prepare", cpu=2.0, works=True))),
             BUSY,
         ),
         (
             "a notebook that holds all GPU memory",
-            make_evidence(processes=processes(Process(name="k", cpu=0, gpu=True, kernel=True))),
+            make_evidence(processes=processes(Process(name="k", cpu=0))),
             STOP,
         ),
         ("no report", make_evidence(kernels=None, processes=None), UNKNOWN),
@@ -293,11 +294,87 @@ def test_a_server_whose_start_cannot_be_is_not_judged(started: datetime) -> None
     assert decide(make_evidence(), subject=subject, rule=rule) == UNKNOWN
 
 
-def test_evidence_is_asked_for_as_far_back_as_any_rule_or_wish_reaches() -> None:
+def test_a_source_is_asked_for_as_far_back_as_the_rules_that_name_it_reach_and_no_further() -> None:
+    long = Rule(name="cpu", gpu=False, idle=48 * HOUR, evidence=(CPU,))
+    policy = Policy(rules=(replace(RULE, evidence=(GPU, KERNELS)), long))
+    assert policy.find_lookback(GPU, [None]) == HOUR
+    assert policy.find_lookback(GPU, [None, 90]) == 90 * MINUTE
+    # what is idle for longer is remembered
+    assert policy.find_lookback(GPU, [10**9]) == 2 * HOUR
+    assert policy.find_lookback(CPU, [None]) == 2 * HOUR
+    assert policy.find_lookback("power", [240]) == HOUR
+
+
+def test_what_is_idle_for_longer_than_anybody_measures_is_remembered() -> None:
+    rule = replace(RULE, idle=48 * HOUR)
+    began, seen = NOW - 47 * HOUR, NOW - MINUTE
+    subject = replace(SUBJECT, run=replace(SUBJECT.run, started=NOW - 60 * HOUR))
+    stretch = Stretch(by=rule.criteria, since=began, seen=seen)
+
+    def find(stretch: Stretch, idle: timedelta = 2 * HOUR) -> datetime | None:
+        memory = Memory(idle=stretch)
+        return look(make_evidence(idle=idle), rule=rule, subject=subject, memory=memory).idle_since
+
+    assert find(stretch) == began
+    # what is measured does not reach back to when it was last seen
+    assert find(replace(stretch, seen=NOW - 3 * HOUR)) == NOW - 2 * HOUR
+    assert find(stretch, idle=MINUTE / 2) == NOW - MINUTE / 2
+    # idle by other floors is another idle
+    assert find(replace(stretch, by="gpu<5")) == NOW - 2 * HOUR
+    # and none is idle before its time of grace
+    assert find(replace(stretch, since=NOW - 60 * HOUR)) == NOW - 60 * HOUR + rule.grace
+
+
+def test_a_gpu_that_does_nothing_while_its_server_works_is_seen() -> None:
+    stretch = Stretch(by=RULE.criteria, since=NOW - 4 * HOUR, seen=NOW - MINUTE)
+    cell = make_evidence(idle=2 * HOUR, kernels=kernels(busy=1))
+    for memory, since, is_long in (
+        (NOTHING, NOW - 2 * HOUR, False),
+        (Memory(gpu=stretch), NOW - 4 * HOUR, True),
+    ):
+        verdict = look(cell, memory=memory)
+        assert (verdict.cause, verdict.gpu_idle_since) == (Cause.BUSY, since)
+        assert verdict.is_gpu_idle_long is is_long
+    # nobody says that of one that works, or of a server that is idle anyway
+    assert look(replace(cell, series=())).gpu_idle_since is None
+    assert look(make_evidence(gpu=70), memory=Memory(gpu=stretch)).gpu_idle_since is None
+    assert not look(make_evidence(), memory=Memory(gpu=stretch)).is_gpu_idle_long
+
+
+def test_where_nothing_is_measured_it_is_no_news_that_nobody_knows() -> None:
+    memory = Memory(unknown_since=NOW - 3 * HOUR)
+    dark = make_evidence(series=())
+    assert look(dark, memory=memory).decision is Decision.UNKNOWN_LONG
+    assert look(dark, memory=memory, measured=False).decision is Decision.KEEP
+    # that its own report is missing is
+    silent = replace(dark, kernels=None)
+    assert look(silent, memory=memory, measured=False).decision is Decision.UNKNOWN_LONG
+
+
+def test_the_end_of_a_lifetime_is_told_long_before() -> None:
+    rule = replace(RULE, lifetime=7 * DAY)
+
+    def at(age: timedelta, evidence: Evidence) -> Verdict:
+        subject = replace(SUBJECT, run=replace(SUBJECT.run, started=NOW - age))
+        return look(evidence, rule=rule, subject=subject)
+
+    busy, idle = make_evidence(gpu=70), make_evidence(idle=55 * MINUTE)
+    early = at(6 * DAY - MINUTE, busy)
+    assert (early.decision, early.cause, early.ends_at) == (*BUSY, NOW + DAY + MINUTE)
+    late = at(6 * DAY, busy)
+    assert (late.decision, late.cause, late.ends_at) == (
+        Decision.WARN,
+        Cause.LIFETIME,
+        NOW + DAY,
+    )
+    assert late.text == "Rule gpu ends every server 7 days after its start."
+    # what is idle ends sooner still, and what may be so later is told of the nearer end
+    assert (at(6 * DAY, idle).cause, at(6 * DAY, idle).decision) == (Cause.IDLE, Decision.WARN)
+    assert at(6 * DAY, make_evidence(idle=MINUTE)).cause is Cause.LIFETIME
+
+
+def test_floors_are_those_of_the_rules_that_ask() -> None:
     policy = Policy(rules=(RULE, SCHEDULED))
-    assert policy.find_lookback([None]) == 2 * HOUR
-    assert policy.find_lookback([None, 240]) == 4 * HOUR
-    assert policy.find_lookback([10**9]) == 8 * HOUR
     assert (policy.list_floors(GPU), policy.list_floors(CPU)) == ((1.0,), (0.1,))
     assert policy.list_floors("power") == ()
 
@@ -330,8 +407,7 @@ PROCESS = st.builds(
     Process,
     name=st.just("p"),
     cpu=st.sampled_from([0.0, 0.04, 1.0]),
-    gpu=st.booleans(),
-    kernel=st.booleans(),
+    works=st.booleans(),
 )
 GOOD = make_evidence()
 EVIDENCE = st.builds(

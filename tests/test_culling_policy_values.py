@@ -227,3 +227,24 @@ def test_a_rule_for_gpus_may_wait_for_the_first_profile_that_has_one() -> None:
 def test_rules_that_end_nothing_idle_need_no_evidence() -> None:
     rule = {"order": 1, "idleMinutes": 0, "lifetimeMinutes": 1440}
     assert read({"r": rule}).rules[0].lifetime == timedelta(days=1)
+
+
+def test_what_would_cost_more_than_it_may_is_refused() -> None:
+    """Whoever leads a team may try any policy."""
+    many = {f"r{n}": {**GPU_RULE, "order": n, "teams": [f"t{n}"]} for n in range(101)}
+    with pytest.raises(PolicyError, match=r"culling.rules: has 101 entries, 100 at most"):
+        read(many)
+    floors = {name: {**each, "gpuFloor": n + 1} for n, (name, each) in enumerate(many.items())}
+    few = {name: floors[name] for name in list(floors)[:8]}
+    assert len(read(few).list_floors("gpu")) == 8
+    with pytest.raises(PolicyError, match=r"culling.rules: gpu has 9 floors, of which 8 can be"):
+        read({name: floors[name] for name in list(floors)[:9]})
+    windows = {f"w{n}": {"from": "20:00", "to": "20:01", "idleMinutes": 0} for n in range(21)}
+    rule = {**GPU_RULE, "schedule": {"timeZone": "UTC", "windows": windows}}
+    with pytest.raises(PolicyError, match=r"gpu.schedule.windows: has 21 entries, 20 at most"):
+        read({"gpu": rule})
+
+
+def test_a_policy_knows_whether_anything_is_measured() -> None:
+    assert read({"gpu": GPU_RULE}).measured
+    assert not read_policy({"rules": {"gpu": GPU_RULE}}, PROFILES, measured=False).measured

@@ -16,14 +16,17 @@ from tornado.web import Application, RequestHandler
 from spectrum_spawner.activity import CPU, GPU, POWER, Series
 from spectrum_spawner.service.culling.metrics import Metric, MetricError, read_metrics
 from spectrum_spawner.service.culling.prometheus import (
+    Answer,
     Prometheus,
     PrometheusError,
+    find_step,
     make_query,
     measure,
     read_answer,
 )
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 METRICS = read_metrics({})
 ENGINE = METRICS["engine"]
@@ -55,7 +58,8 @@ def answer(*result: Any) -> bytes:
 
 
 def read(*result: Any, metric: Metric = ENGINE) -> tuple[dict[Any, list[Series]], int]:
-    return read_answer(answer(*result), metric, floors=(1.0,))
+    found = read_answer(answer(*result), metric, floors=(1.0,), step=MINUTE)
+    return dict(found.series), found.skipped
 
 
 IDLE = Series(
@@ -153,11 +157,13 @@ def test_a_number_that_cannot_be_read_stops_no_other(bad: Any) -> None:
 )
 def test_what_is_no_answer_is_told(body: bytes, sentence: str) -> None:
     with pytest.raises(PrometheusError, match=sentence):
-        read_answer(body, ENGINE, floors=(1.0,))
+        read_answer(body, ENGINE, floors=(1.0,), step=MINUTE)
 
 
 def test_a_metric_is_asked_for_by_one_query() -> None:
-    query = make_query(METRICS["cpu"], prefix="spectrum.x-", floors=(0.1,), lookback=HOUR)
+    query = make_query(
+        METRICS["cpu"], prefix="spectrum.x-", floors=(0.1,), lookback=HOUR, step=MINUTE
+    )
     series = (
         'container_cpu_usage_seconds_total{namespace=~"spectrum\\\\.x-.+",container="notebook"}'
     )
@@ -167,16 +173,45 @@ def test_a_metric_is_asked_for_by_one_query() -> None:
     assert query.split(" or label_replace") == [
         f'label_replace(({by} (timestamp({series}))), "spectrum_part", "at", "", "")',
         f'(({by} (rate({series}[360s]))), "spectrum_part", "now", "", "")',
+        f"((quantile(0.5, count_over_time({series}[600s]) and {series} offset 600s)), "
+        '"spectrum_part", "count", "", "")',
         f"((max_over_time(timestamp({below} unless {earlier})[3660s:60s]) "
         f"or min_over_time(timestamp({below})[3660s:60s])), "
         '"spectrum_part", "below:0.1", "", "")',
     ]
 
 
+def test_few_pods_are_asked_for_by_their_names() -> None:
+    pods = [("spectrum-ops", "jupyter-alice"), ("spectrum-x.y", "jupyter-bob")]
+    query = make_query(ENGINE, prefix="spectrum-", floors=(), lookback=HOUR, step=MINUTE, pods=pods)
+    assert (
+        '{exported_namespace=~"spectrum-ops|spectrum-x\\\\.y",'
+        'exported_pod=~"jupyter-alice|jupyter-bob"}'
+    ) in query
+
+
+@pytest.mark.parametrize(
+    ("count", "interval"), [("5", 2 * MINUTE), ("600", MINUTE / 60), ("0", None), ("NaN", None)]
+)
+def test_how_often_series_are_measured_is_read(count: str, interval: timedelta | None) -> None:
+    told = {"metric": {"spectrum_part": "count"}, "value": [0, count]}
+    found = read_answer(answer(*samples(), told), ENGINE, floors=(1.0,), step=MINUTE)
+    assert found == Answer(series={POD: [IDLE]}, interval=interval)
+
+
+@pytest.mark.parametrize(("seconds", "step"), [(5, 60), (30, 60), (60, 120), (120, 240)])
+def test_steps_are_two_measurements_long(seconds: int, step: int) -> None:
+    assert find_step(timedelta(seconds=seconds)) == timedelta(seconds=step)
+
+
 def test_names_of_metrics_and_labels_are_the_administrators() -> None:
     changed = {"engine": {"name": "my_util", "namespace": "ns", "pod": "pod", "scale": 1}}
     query = make_query(
-        read_metrics(changed)["engine"], prefix="hub-", floors=(1.0, 5.0), lookback=HOUR
+        read_metrics(changed)["engine"],
+        prefix="hub-",
+        floors=(1.0, 5.0),
+        lookback=HOUR,
+        step=MINUTE,
     )
     assert 'my_util{ns=~"hub-.+"}' in query
     assert "DCGM" not in query
@@ -244,7 +279,12 @@ async def test_a_metric_that_fails_stops_no_other() -> None:
     with serve() as (url, queries):
         prometheus = Prometheus(url, timeout=0.3)
         measured = await measure(
-            prometheus, METRICS, prefix="spectrum-", floors=floors, lookback=HOUR
+            prometheus,
+            METRICS,
+            prefix="spectrum-",
+            floors=floors,
+            lookback=dict.fromkeys(floors, HOUR),
+            step=MINUTE,
         )
         prometheus.close()
     assert measured.series == {POD: (IDLE, IDLE)}
@@ -261,7 +301,12 @@ async def test_a_source_that_no_rule_names_is_not_asked_for() -> None:
     with serve() as (url, queries):
         prometheus = Prometheus(url)
         await measure(
-            prometheus, METRICS, prefix="spectrum-", floors={GPU: (1.0,), POWER: ()}, lookback=HOUR
+            prometheus,
+            METRICS,
+            prefix="spectrum-",
+            floors={GPU: (1.0,), POWER: ()},
+            lookback={GPU: HOUR},
+            step=MINUTE,
         )
         prometheus.close()
     assert len(queries) == 2
@@ -270,7 +315,12 @@ async def test_a_source_that_no_rule_names_is_not_asked_for() -> None:
 async def test_a_prometheus_that_is_away_measures_nothing() -> None:
     prometheus = Prometheus("http://127.0.0.1:9")
     measured = await measure(
-        prometheus, METRICS, prefix="spectrum-", floors={GPU: (1.0,)}, lookback=HOUR
+        prometheus,
+        METRICS,
+        prefix="spectrum-",
+        floors={GPU: (1.0,)},
+        lookback={GPU: HOUR},
+        step=MINUTE,
     )
     prometheus.close()
     assert measured.series == {}

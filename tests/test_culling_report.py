@@ -1,5 +1,6 @@
 """What a server tells of itself: each part by itself, with doubt where it cannot be."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,15 +23,16 @@ TOLD: dict[str, Any] = {
         {"state": "starting", "last_activity": LAST_TEXT},
     ],
     "terminals": [{"last_activity": LAST_TEXT}],
-    "processes": [{"name": "python train.py", "cpu": 0.9, "gpu": True, "kernel": False}],
+    "processes": [{"name": "python train.py", "cpu": 0.9, "works": True}],
     "processes_last_worked": "2026-01-31T10:00:00Z",
+    "processes_watched_since": "2026-01-31T09:20:00Z",
 }
 KERNELS = Kernels(at=AT, watched_since=SINCE, busy=1, last_activity=LAST, pod_uid="u-1")
 TERMINALS = Terminals(at=AT, watched_since=SINCE, last_activity=LAST, pod_uid="u-1")
 PROCESSES = Processes(
     at=AT,
-    watched_since=SINCE,
-    found=(Process(name="python train.py", cpu=0.9, gpu=True),),
+    watched_since=datetime(2026, 1, 31, 9, 20, tzinfo=UTC),
+    found=(Process(name="python train.py", cpu=0.9, works=True),),
     last_worked=AT,
     pod_uid="u-1",
 )
@@ -59,6 +61,8 @@ def test_what_ended_since_counts_too() -> None:
         {"state": "busy", "last_activity": "yesterday"},
         {"state": "busy"},
         {"state": "working", "last_activity": LAST_TEXT},
+        # of a kernel elsewhere, of which its server knows nothing
+        {"state": "unknown", "last_activity": LAST_TEXT},
         {"state": ["busy"], "last_activity": LAST_TEXT},
         "busy",
         None,
@@ -74,13 +78,14 @@ def test_a_kernel_that_cannot_be_read_leaves_the_others(kernel: Any) -> None:
 @pytest.mark.parametrize(
     "process",
     [
-        {"name": "x", "cpu": float("nan")},
-        {"name": "x", "cpu": -1},
-        {"name": "x", "cpu": "1"},
-        {"name": "x", "cpu": True},
-        {"name": 5, "cpu": 1},
-        {"name": "x"},
-        {"name": "x", "cpu": 1, "gpu": "yes"},
+        {"name": "x", "cpu": float("nan"), "works": True},
+        {"name": "x", "cpu": -1, "works": True},
+        {"name": "x", "cpu": "1", "works": True},
+        {"name": "x", "cpu": True, "works": True},
+        {"name": 5, "cpu": 1, "works": True},
+        {"name": "x", "works": True},
+        {"name": "x", "cpu": 1},
+        {"name": "x", "cpu": 1, "works": "yes"},
         [],
     ],
 )
@@ -98,7 +103,7 @@ def test_a_list_that_is_none_leaves_doubt(items: Any) -> None:
 
 
 def test_a_name_is_cut_and_can_be_shown() -> None:
-    told = {**TOLD, "processes": [{"name": "\x1b[1m" + "x" * 500, "cpu": 0}]}
+    told = {**TOLD, "processes": [{"name": "\x1b[1m" + "x" * 500, "cpu": 0, "works": False}]}
     found = read_report(told, now=NOW).processes
     assert found is not None
     assert found.found[0].name == "\N{REPLACEMENT CHARACTER}[1m" + "x" * 96
@@ -123,4 +128,12 @@ def test_a_report_of_no_time_is_none(value: Any, sentence: str) -> None:
 
 
 def test_a_clock_may_be_a_little_ahead() -> None:
-    assert read_report(TOLD, now=AT - timedelta(seconds=20)).kernels == KERNELS
+    now = AT - timedelta(seconds=20)
+    # which makes nothing that it tells younger
+    assert read_report(TOLD, now=now).kernels == replace(KERNELS, at=now)
+
+
+def test_processes_that_nobody_says_were_watched_are_idle_since_now_at_most() -> None:
+    told = {key: each for key, each in TOLD.items() if key != "processes_watched_since"}
+    for since in (told, {**told, "processes_watched_since": "yesterday"}):
+        assert read_report(since, now=NOW).processes == replace(PROCESSES, watched_since=AT)

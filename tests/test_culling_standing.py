@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spectrum_spawner.activity import GPU, KERNELS, Answer, Hold, Reading, Run
-from spectrum_spawner.service.culling.policy import Cause, Decision, Memory, Verdict
+from spectrum_spawner.service.culling.policy import Cause, Decision, Memory, Stretch, Verdict
 from spectrum_spawner.service.culling.rules import Rule, Subject
 from spectrum_spawner.service.culling.standing import (
     GUARD,
@@ -155,6 +155,49 @@ def test_what_is_unknown_for_long_is_told_once() -> None:
     assert known == NEW
 
 
+def test_an_end_that_should_be_long_past_is_told_anew() -> None:
+    """Such as when reports were away, or the service was."""
+    doubtful, _ = take(WARNED, unknown(END))
+    back = END + 2 * HOUR
+    told, steps = take(doubtful, idle(Decision.STOP, back))
+    assert (told.warned_at, told.ends_at, steps) == (back, back + 10 * MINUTE, [Step.WARN])
+    assert take(told, idle(Decision.STOP, back + 9 * MINUTE))[1] == []
+    assert take(told, idle(Decision.STOP, back + 10 * MINUTE))[1] == [Step.CHECK]
+    # one that the hub was slow to do is not
+    assert take(WARNED, idle(Decision.STOP, END + 10 * MINUTE))[1] == [Step.CHECK]
+
+
+def test_idleness_is_remembered_for_as_long_as_it_lasts() -> None:
+    def look(standing: Standing, minute: int, since: datetime) -> Standing:
+        return take(
+            standing,
+            idle(Decision.KEEP, NOON + minute * MINUTE, idle_since=since, gpu_idle_since=since),
+        )[0]
+
+    def lasts(seen: datetime) -> Stretch:
+        return Stretch(by="gpu<1, kernels<0", since=NOON - HOUR, seen=seen)
+
+    first = look(NEW, 0, NOON - HOUR)
+    assert first.memory == Memory(idle=lasts(NOON), gpu=lasts(NOON))
+    # what nobody knows for a while may go on
+    doubtful, _ = take(first, unknown(NOON + MINUTE))
+    assert (doubtful.memory.idle, doubtful.memory.gpu) == (lasts(NOON), lasts(NOON))
+    worked, _ = take(first, replace(busy(NOON + MINUTE), gpu_idle_since=NOON - HOUR))
+    assert worked.memory == Memory(last_busy=NOON + MINUTE, gpu=lasts(NOON + MINUTE))
+
+
+def test_an_idle_server_does_not_wait_for_the_end_of_its_lifetime() -> None:
+    far = NOON + 20 * HOUR
+    told, _ = take(NEW, idle(Decision.WARN, NOON, far, cause=Cause.LIFETIME))
+    assert (told.cause, told.ends_at) == (Cause.LIFETIME, far)
+    now = NOON + HOUR
+    sooner, steps = take(told, idle(Decision.WARN, now, now + 5 * MINUTE))
+    # people hear of it for the whole time all the same
+    assert (sooner.cause, sooner.ends_at, steps) == (Cause.IDLE, now + 10 * MINUTE, [Step.WARN])
+    back, steps = take(sooner, idle(Decision.WARN, now + MINUTE, far, cause=Cause.LIFETIME))
+    assert (back.cause, back.ends_at, steps) == (Cause.LIFETIME, far, [Step.WARN])
+
+
 def test_an_end_never_comes_sooner_than_people_were_told() -> None:
     sooner = idle(Decision.WARN, NOON + MINUTE, NOON + 5 * MINUTE)
     assert take(WARNED, sooner) == (WARNED, [])
@@ -204,14 +247,31 @@ def test_what_cannot_be_extended_is_told(standing: Standing, sentence: str) -> N
     assert refused.value.status == 409
 
 
-def hold(until: datetime, rule: Rule = RULE) -> Hold:
-    return make_hold(SUBJECT, rule, by="alice", until=until, reason="training", now=NOON)
+def hold(
+    until: datetime, rule: Rule = RULE, standing: Standing = NEW, now: datetime = NOON
+) -> tuple[Standing, Hold]:
+    return make_hold(SUBJECT, rule, standing, by="alice", until=until, reason="training", now=now)
 
 
 def test_a_hold_is_somebodys_word_until_a_moment() -> None:
-    assert hold(NOON + 6 * HOUR) == Hold(
-        by="alice", made_at=NOON, until=NOON + 6 * HOUR, reason="training"
+    assert hold(NOON + 6 * HOUR) == (
+        replace(NEW, memory=Memory(held_since=NOON)),
+        Hold(by="alice", made_at=NOON, until=NOON + 6 * HOUR, reason="training"),
     )
+
+
+def test_a_row_of_holds_is_no_longer_than_one_until_the_server_works_again() -> None:
+    held, _ = hold(NOON + 6 * HOUR)
+    later = NOON + 5 * HOUR
+    again, _ = hold(NOON + 24 * HOUR, standing=held, now=later)
+    assert again == held
+    with pytest.raises(Problem, match="allows a hold until 2026-02-01 12:00 UTC at most"):
+        hold(NOON + 25 * HOUR, standing=held, now=later)
+    with pytest.raises(Problem, match="Rule gpu allows no more holds before this server has"):
+        hold(NOON + 30 * HOUR, standing=held, now=NOON + 24 * HOUR)
+    worked, _ = take(held, busy(later))
+    anew, _ = hold(later + 24 * HOUR, standing=worked, now=later)
+    assert anew.memory.held_since == later
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from spectrum_spawner.activity import (
     Run,
     Series,
 )
-from spectrum_spawner.service.culling.policy import Decision
+from spectrum_spawner.service.culling.policy import Decision, Memory, Stretch
 from spectrum_spawner.service.culling.rules import Policy, Rule, Subject
 from spectrum_spawner.service.culling.standing import GUARD, Standing, Step, extend
 from spectrum_spawner.service.culling.sweep import Key, sweep
@@ -90,7 +90,11 @@ def test_a_new_run_of_a_server_begins_anew_and_one_that_ended_is_forgotten() -> 
     found = sweep([alice, bob], evidence, {}, POLICY, now=NOON)
     again = make_subject("alice", uid="u-2", started=NOON)
     later = sweep([again], evidence, found.standings, POLICY, now=NOON + MINUTE)
-    assert later.standings == {again.key: Standing(pod_uid="u-2")}
+    # it is idle since its time of grace
+    idle = Stretch(by=RULE.criteria, since=NOON + RULE.grace, seen=NOON + MINUTE)
+    gpu = Stretch(by=RULE.criteria, since=NOON, seen=NOON + MINUTE)
+    fresh = Standing(pod_uid="u-2", memory=Memory(idle=idle, gpu=gpu))
+    assert later.standings == {again.key: fresh}
 
 
 def test_a_dry_run_of_another_policy_changes_nothing() -> None:

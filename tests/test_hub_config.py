@@ -192,6 +192,8 @@ def test_the_whole_configuration_follows_from_values_and_secrets(hub: Hub) -> No
                         "read:users:groups",
                         "read:servers",
                         "delete:servers",
+                        "start:servers",
+                        "read:shares",
                     ],
                 },
             ],
@@ -236,6 +238,7 @@ def test_the_whole_configuration_follows_from_values_and_secrets(hub: Hub) -> No
             "audit_url": "http://service.spectrum:8082/internal/audit",
             "consecutive_failure_limit": 0,
             "contact": "your cluster administrators",
+            "continue_url": "http://service.spectrum:8082/internal/continue",
             "default_url": "/lab",
             "home_size": "10Gi",
             "home_storage_class": "rook-cephfs",
@@ -491,5 +494,6 @@ async def test_the_hub_gives_each_token_the_rights_that_the_service_relies_on(
     assert "custom:spectrum:act" not in of_server
     assert not any(scope.startswith(("servers", "read:users!", "tokens")) for scope in of_server)
     assert {scope for scope in of_service if "!" not in scope} == {
-        *("list:users", "read:users:name", "read:users:groups", "read:servers", "delete:servers")
+        *("list:users", "read:users:name", "read:users:groups", "read:servers", "delete:servers"),
+        *("start:servers", "read:shares"),
     }

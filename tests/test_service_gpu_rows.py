@@ -22,6 +22,7 @@ from spectrum_spawner.service.gpu_rows import (
     sort_rows,
     spark_points,
 )
+from spectrum_spawner.service.rights import Viewer
 from spectrum_spawner.service.servers import Server
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -85,7 +86,7 @@ def make_round(
 
 
 def row_of(round: Round, server: Server = SERVER, **changes) -> GpuRow:
-    told = {"profile": PROFILE, "team_title": "Operations", "may_act": True, **changes}
+    told = {"profile": PROFILE, "team_title": "Operations", **changes}
     return make_row(server, round, **told)
 
 
@@ -121,6 +122,8 @@ def test_a_server_whose_end_is_near_for_the_api() -> None:
     ("server", "verdict", "state"),
     [
         (SERVER, BUSY, "working"),
+        (SERVER, replace(BUSY, gpu_idle_since=NOW - 179 * MINUTE), "working"),
+        (SERVER, replace(BUSY, gpu_idle_since=NOW - 180 * MINUTE), "gpu-idle"),
         (SERVER, replace(IDLE, decision=Decision.KEEP), "idle"),
         (SERVER, replace(BUSY, cause=Cause.UNKNOWN), "unknown"),
         (SERVER, replace(BUSY, cause=Cause.HELD), "held"),
@@ -151,9 +154,26 @@ def test_a_former_runs_verdict_says_nothing_of_a_server_that_was_started_again()
     assert row.sentence == "Nobody has looked at it yet."
 
 
-def test_nothing_ends_and_nothing_is_to_be_kept_while_culling_is_off() -> None:
+def test_while_culling_is_off_nothing_ends_and_may_be_held_for_when_it_is_on_again() -> None:
     row = row_of(make_round(replace(IDLE, decision=Decision.KEEP), enabled=False))
-    assert (row.state, row.ends_at, row.may) == ("idle", None, ("release",))
+    assert (row.state, row.ends_at, row.may) == ("idle", None, ("hold", "release"))
+
+
+def test_while_nobody_knows_what_a_warned_server_does_no_end_is_told() -> None:
+    unknown = replace(BUSY, cause=Cause.UNKNOWN)
+    row = row_of(make_round(unknown, WARNED))
+    assert (row.state, row.ends_at) == ("unknown", None)
+
+
+def test_a_server_that_works_and_whose_gpus_do_not_tells_since_when() -> None:
+    since = NOW - 200 * MINUTE
+    row = row_of(make_round(replace(BUSY, gpu_idle_since=since)))
+    assert (row.state, row.idle_since) == ("gpu-idle", since)
+
+
+def test_a_server_that_ends_with_others_stops_before_the_hub_knows() -> None:
+    row = row_of(make_round(IDLE, WARNED), is_releasing=True)
+    assert (row.state, row.sentence, row.may) == ("stopping", "It stops.", ())
 
 
 def test_a_hold_is_shown_and_can_be_ended() -> None:
@@ -162,8 +182,13 @@ def test_a_hold_is_shown_and_can_be_ended() -> None:
     assert (row.hold, row.may) == (hold, ("end-hold", "release"))
 
 
-def test_who_may_not_act_has_no_buttons() -> None:
-    assert row_of(make_round(IDLE, WARNED), may_act=False).may == ()
+def test_everybody_sees_the_buttons_that_are_theirs() -> None:
+    row = row_of(make_round(IDLE, WARNED))
+    member = Viewer(name="bob", teams=frozenset({"ops"}))
+    assert row.as_seen_by(member) == replace(row, may=())
+    lead = Viewer(name="bob", leads=frozenset({"ops"}))
+    assert row.as_seen_by(lead) is row
+    assert row.as_seen_by(Viewer(name="alice")) == replace(row, is_own=True)
 
 
 def test_a_click_that_is_used_up_or_that_nothing_moves_is_not_offered() -> None:
@@ -187,7 +212,7 @@ def test_what_cannot_be_measured_is_not_shown_as_use(value) -> None:
 
 def test_rows_that_need_somebody_come_first() -> None:
     rows = [
-        row_of(make_round(verdict, standing), replace(SERVER, user=user), may_act=False)
+        row_of(make_round(verdict, standing), replace(SERVER, user=user))
         for user, verdict, standing in [("alice", BUSY, STANDING), ("alice", IDLE, WARNED)]
     ]
     later = replace(rows[1], server=replace(SERVER, user="bob"), ends_at=NOW + 50 * MINUTE)

@@ -11,6 +11,7 @@ from spectrum_spawner.service.presentation import (
     csv_cells,
     gpus_text,
     grant_text,
+    list_details,
     quota_text,
     team_to_json,
 )
@@ -112,6 +113,24 @@ def test_a_profile_that_is_gone_has_unknown_gpus() -> None:
         return gpus_text(Server(user="a", name="", team="ops", profile=profile), PROFILES)
 
     assert [text(name) for name in ("cpu", "gpu-2", "gone")] == ["none", f"2 × {GPU}", "unknown"]
+
+
+def test_a_record_tells_its_evidence_in_words() -> None:
+    reading = {
+        "source": "gpu",
+        "answer": "idle",
+        "text": "0 %",
+        "since": "2026-01-31T09:00:00+00:00",
+        "at": "2026-01-31T10:00:00+00:00",
+    }
+    told = {"source": "cpu", "answer": "unknown", "text": "", "since": None, "at": None}
+    details = {"rule": "gpu", "warned_at": None, "extensions": 2, "evidence": [reading, told, 7]}
+    assert list_details(details) == [
+        ("gpu", "idle: 0 %, since 2026-01-31T09:00:00+00:00, measured 2026-01-31T10:00:00+00:00"),
+        ("cpu", "unknown, never measured"),
+        ("rule", "gpu"),
+        ("extensions", "2"),
+    ]
 
 
 def test_a_spreadsheet_runs_nothing_that_somebody_wrote() -> None:

@@ -10,12 +10,12 @@ from spectrum_spawner.service.rights import (
     may_ask,
     may_decide,
     may_keep_or_release,
+    may_see_hours,
     may_see_server,
     may_see_team,
     may_set_preferences,
     may_stop,
     may_try_policy,
-    may_try_policy_on,
 )
 from spectrum_spawner.service.servers import Server
 from spectrum_spawner.teams import Team
@@ -86,10 +86,10 @@ def test_a_servers_own_token_keeps_and_releases_that_server_alone() -> None:
 def test_policies_are_tried_by_who_answers_for_servers() -> None:
     admin, lead = view("admin", admin=True), view("bob", "ops", "flight")
     assert may_try_policy(admin)
-    assert may_try_policy_on(admin, "flight")
+    assert may_try_policy(admin, "flight")
     assert may_try_policy(lead)
-    assert may_try_policy_on(lead, "ops")
-    assert not may_try_policy_on(lead, "flight")
+    assert may_try_policy(lead, "ops")
+    assert not may_try_policy(lead, "flight")
     assert not may_try_policy(view("alice", "ops"))
     server = view("alice", "chiefs", scopes=["access:servers!server=alice/gpu"])
     assert not may_try_policy(server)
@@ -122,6 +122,16 @@ def test_a_token_that_may_not_act_and_stands_for_no_server_sees_nothing(scopes) 
 
 def test_services_see_nothing_whatever_their_scopes() -> None:
     assert view("board", kind="service", admin=True) is None
+
+
+def test_gpu_hours_are_ones_own_and_those_of_teams_that_one_leads() -> None:
+    bob = view("bob", "ops", "flight")
+    assert may_see_hours(bob, user="alice", team="ops")
+    assert may_see_hours(bob, user="bob", team="flight")
+    assert not may_see_hours(bob, user="alice", team="flight")
+    assert may_see_hours(view("admin", admin=True), user="alice", team="flight")
+    server = view("alice", "ops", scopes=["access:servers!server=alice/gpu"])
+    assert not may_see_hours(server, user="alice", team="ops")
 
 
 def test_members_ask_for_their_teams_and_anybody_for_a_new_one() -> None:

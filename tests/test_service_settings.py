@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spectrum_spawner.service.events import Webhook
 from spectrum_spawner.service.settings import Culling, Settings, SettingsError
 
 SECRETS = {
@@ -103,6 +104,42 @@ def test_without_a_word_of_culling_no_rule_ends_anything(environment, tmp_path) 
     )
 
 
+@pytest.mark.parametrize(("told", "step"), [({}, 60), ({"scrapeSeconds": 60}, 120)])
+def test_what_is_measured_seldom_is_looked_at_in_longer_steps(
+    environment, tmp_path, told, step
+) -> None:
+    metrics = {"prometheusUrl": "http://prometheus:9090", **told}
+    write(tmp_path, {**VALUES, "metrics": metrics}, {})
+    culling = Settings.from_environment(environment).culling
+    assert (culling.step, culling.policy.measured) == (timedelta(seconds=step), True)
+
+
+@pytest.mark.parametrize("seconds", [0, 121, "30", True])
+def test_measurements_that_tell_nothing_of_now_are_refused(environment, tmp_path, seconds) -> None:
+    write(tmp_path, {**VALUES, "metrics": {"scrapeSeconds": seconds}}, {})
+    with pytest.raises(SettingsError, match=r"metrics\.scrapeSeconds"):
+        Settings.from_environment(environment)
+
+
+def test_a_webhook_takes_its_address_and_token_from_a_secret(environment, tmp_path) -> None:
+    notify = {"webhook": {"url": "", "secretName": "chat", "body": {"text": "{text}"}}}
+    values = {**VALUES, "culling": {**VALUES["culling"], "notify": notify}}
+    write(tmp_path, {**values, "gpuHours": {"budgets": {"flight": 9, "ops": None}}}, {})
+    (tmp_path / "webhook").mkdir()
+    write(tmp_path / "webhook", None, {"url": "http://chat.example/secret", "token": "t-secret"})
+    told = Settings.from_environment({**environment, "SPECTRUM_WEBHOOK": str(tmp_path / "webhook")})
+    assert told.webhook == Webhook(
+        url="http://chat.example/secret", token="t-secret", body={"text": "{text}"}
+    )
+    assert "secret" not in repr(told.webhook)
+    assert told.budgets == {"flight": 9}
+    with pytest.raises(SettingsError, match="neither url nor its Secret says where"):
+        Settings.from_environment(environment)
+    write(tmp_path, {**VALUES, "gpuHours": {"budgets": {"flight": 0}}}, {})
+    with pytest.raises(SettingsError, match=r"gpuHours\.budgets\.flight: 0 is no whole number"):
+        Settings.from_environment(environment)
+
+
 def test_secrets_are_not_shown(environment) -> None:
     shown = repr(Settings.from_environment(environment))
     assert not any(secret in shown for secret in SECRETS.values())
@@ -117,6 +154,7 @@ def test_secrets_are_not_shown(environment) -> None:
         ({"profiles": {}}, "at least one profile is needed"),
         ({"culling": {"enabled": "yes"}}, "culling.enabled: 'yes' is neither true nor false"),
         ({"culling": {"every": 5}}, "culling.every: 5 is no whole number from 10"),
+        ({"culling": {"every": 301}}, "culling.every: must not be above 300"),
         ({"culling": {"concurrency": 0}}, "culling.concurrency: 0 is no whole number from 1"),
         ({"culling": {"rules": {"a": {"order": 1}}}}, "culling.rules.a.evidence: name what must"),
         ({"metrics": {"engine": {"nam": "x"}}}, "metrics.engine.nam: unknown key"),

@@ -7,16 +7,28 @@ from spectrum_spawner.service import (
     dry_runs,
     gpu_rows,
     gpus,
+    hour_board,
     keeping,
     openapi,
     presentation,
     requests,
 )
+from spectrum_spawner.service.appealing import appeal
 from spectrum_spawner.service.asking import read_sentence
+from spectrum_spawner.service.continuing import continue_server
+from spectrum_spawner.service.culling.sweep import Key
 from spectrum_spawner.service.handler import SignedIn
 from spectrum_spawner.service.preferences import set_preferences
 from spectrum_spawner.service.problem import Problem, quoted
-from spectrum_spawner.service.stops import release_server, stop_server
+from spectrum_spawner.service.releases import (
+    Choice,
+    of_person,
+    of_team,
+    read_keys,
+    release_many,
+)
+from spectrum_spawner.service.rights import Viewer
+from spectrum_spawner.service.stops import RELEASE, STOP, end_server
 from spectrum_spawner.service.telling import keep_report
 
 
@@ -58,7 +70,7 @@ class Server(SignedIn):
     async def delete(self, user: str, name: str) -> None:
         body = _take(self.read_json(), "reason")
         reason = read_sentence("A reason", body.get("reason"), needed=False)
-        await stop_server(self.context, self.viewer, user=user, server=name, reason=reason)
+        await end_server(self.context, self.viewer, STOP, user=user, server=name, reason=reason)
         self.set_status(202)
 
 
@@ -96,8 +108,22 @@ class Release(SignedIn):
     async def post(self, user: str, name: str) -> None:
         body = _take(self.read_json(), "reason")
         reason = read_sentence("A reason", body.get("reason"), needed=False)
-        await release_server(self.context, self.viewer, user=user, server=name, reason=reason)
+        await end_server(self.context, self.viewer, RELEASE, user=user, server=name, reason=reason)
         self.set_status(202)
+
+
+class Continue(SignedIn):
+    is_for_servers = True
+
+    async def post(self, user: str, name: str) -> None:
+        profile = _take(self.read_json(), "profile").get("profile", "")
+        if not isinstance(profile, str):
+            raise Problem("A profile is named by a text: correct it, or leave it out.")
+        chosen = await continue_server(
+            self.context, self.viewer, user=user, server=name, profile=profile
+        )
+        self.set_status(202)
+        self.write_json({"profile": chosen.name})
 
 
 class Gpus(SignedIn):
@@ -105,7 +131,7 @@ class Gpus(SignedIn):
         asked = {key: self.get_query_argument(key) for key in self.request.query_arguments}
         chosen = _take(asked, "team", "product", "state", "text")
         found = await gpus.read_board(self.context, self.viewer)
-        rows = gpu_rows.sort_rows(gpu_rows.select_rows(found.rows, **chosen))
+        rows = await gpus.choose_rows(found, **chosen)
         snapshot = self.context.snapshot
         self.write_json(
             {
@@ -114,37 +140,47 @@ class Gpus(SignedIn):
                 "asOf": found.round.at and found.round.at.isoformat(),
                 "stale": bool(snapshot.error),
                 "enabled": found.round.enabled,
-                "problems": list(found.round.problems),
+                "problems": list(found.problems),
             }
         )
 
 
 class ReleaseMany(SignedIn):
+    """Of those that are told to be released the ends follow after the answer."""
+
     async def post(self) -> None:
-        body = _take(self.read_json(), "servers", "mine", "reason")
+        body = _take(self.read_json(), "servers", "mine", "team", "reason")
         reason = read_sentence("A reason", body.get("reason"), needed=False)
-        ended, failed = await keeping.release_many(
-            self.context, self.viewer, await self._find(body), reason=reason
+        ended, failed = await release_many(
+            self.context, self.viewer, _choose(self.viewer, body), reason
         )
         self.set_status(202)
-        self.write_json(
-            {
-                "released": [{"user": user, "server": server} for user, server in ended],
-                "failed": [
-                    {"user": user, "server": server, "message": problem.sentence}
-                    for (user, server), problem in sorted(failed.items())
-                ],
-            }
-        )
+        self.write_json({"released": _name(ended), "failed": _explain(failed)})
 
-    async def _find(self, body: dict[str, Any]) -> list[keeping.Key]:
-        """The servers that are named, or all of one's own."""
-        named = body.get("servers")
-        if body.get("mine") is True and named is None:
-            return await keeping.list_own(self.context, self.viewer)
-        if "mine" in body or not isinstance(named, list) or not named:
-            raise Problem('Name servers as a list, or all of your own by {"mine": true}.')
-        return keeping.read_keys(named)
+
+class Appeal(SignedIn):
+    """To ask the owners of servers to release them; nothing ends by it."""
+
+    async def post(self) -> None:
+        body = _take(self.read_json(), "servers", "team", "reason")
+        reason = read_sentence("A reason", body.get("reason"), needed=True)
+        asked, failed = await appeal(self.context, self.viewer, _choose(self.viewer, body), reason)
+        self.set_status(202)
+        self.write_json({"asked": _name(asked), "failed": _explain(failed)})
+
+
+class GpuHours(SignedIn):
+    async def get(self) -> None:
+        asked = {key: self.get_query_argument(key) for key in self.request.query_arguments}
+        chosen = _take(asked, "month", "team", "by")
+        month = hour_board.read_month(self.context, chosen.get("month", ""))
+        columns = [each for each in chosen.get("by", "").split(",") if each] or hour_board.COLUMNS
+        rows = await hour_board.list_hours(
+            self.context, self.viewer, month=month, team=chosen.get("team", ""), by=columns
+        )
+        self.write_json(
+            {"month": month, "hours": [hour_board.row_to_json(row, columns) for row in rows]}
+        )
 
 
 class DryRun(SignedIn):
@@ -197,6 +233,15 @@ class Report(SignedIn):
 
     is_for_servers = True
 
+    async def prepare(self) -> None:
+        try:
+            await super().prepare()
+        except Problem as problem:
+            if problem.status >= 500:
+                # whose word it was is not known, and it may have been that it works again
+                self.context.told.missed_at = self.context.now()
+            raise
+
     async def post(self) -> None:
         server = await keep_report(self.context, self.viewer, self.read_json())
         self.write_json({"notices": gpus.list_own_notices(self.context, server)})
@@ -217,6 +262,33 @@ class Nothing(SignedIn):
         raise Problem("There is nothing at this address: look at teams, servers, gpus.", status=404)
 
 
+def _choose(viewer: Viewer, body: dict[str, Any]) -> Choice:
+    """The servers that are named, all of one's own, or all of a team that one leads."""
+    named, team = body.get("servers"), body.get("team")
+    if sum(key in body for key in ("servers", "mine", "team")) == 1:
+        if body.get("mine") is True:
+            return of_person(viewer.name)
+        if isinstance(team, str) and team:
+            return of_team(viewer, team)
+        if isinstance(named, list) and named:
+            return read_keys(named)
+    raise Problem(
+        'Name servers as a list, or all of your own by {"mine": true}, or a team: one of these.'
+    )
+
+
+def _name(servers: list[Key]) -> list[dict[str, str]]:
+    return [{"user": user, "server": server} for user, server in servers]
+
+
+def _explain(failed: dict[Key, Problem]) -> list[dict[str, str]]:
+    """Of which servers something was not done, and why."""
+    return [
+        {"user": user, "server": server, "message": problem.sentence}
+        for (user, server), problem in sorted(failed.items())
+    ]
+
+
 def _take(body: dict[str, Any], *known: str) -> dict[str, Any]:
     if extra := sorted(body.keys() - set(known)):
         raise Problem(f"The body has no place for {quoted(', '.join(extra))}: leave it out.")
@@ -233,8 +305,11 @@ ROUTES: list[tuple[str, type[SignedIn]]] = [
     (r"servers/([^/]+)/([^/]*)/keep", Keep),
     (r"servers/([^/]+)/([^/]*)/hold", Hold),
     (r"servers/([^/]+)/([^/]*)/release", Release),
+    (r"servers/([^/]+)/([^/]*)/continue", Continue),
     (r"gpus", Gpus),
     (r"gpus/release", ReleaseMany),
+    (r"gpus/appeal", Appeal),
+    (r"hours", GpuHours),
     (r"cull/dry-run", DryRun),
     (r"requests", Requests),
     (r"requests/([^/]+)/decide", Decision),

@@ -5,6 +5,8 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 from jupyterhub.httpclient import JupyterHubHTTPClient
 from jupyterhub.services.auth import HubOAuth
@@ -12,27 +14,34 @@ from tornado.httpserver import HTTPServer
 from tornado.web import Application, RequestHandler
 
 from spectrum_spawner import kube
+from spectrum_spawner.audit import Record
 from spectrum_spawner.service import (
     api,
+    appealing,
     approvals,
     audit_pages,
+    budgets,
     departures,
     frame,
     gpu_pages,
+    hour_pages,
     ingest,
     pages,
     telling,
     volumes,
 )
+from spectrum_spawner.service.background import Background
 from spectrum_spawner.service.context import Context
 from spectrum_spawner.service.culler import Culler
 from spectrum_spawner.service.culling.pods import Pods
-from spectrum_spawner.service.culling.report import Report
-from spectrum_spawner.service.culling.sweep import Key
+from spectrum_spawner.service.culling.report import Told
 from spectrum_spawner.service.ends import Ends
+from spectrum_spawner.service.events import make_event
 from spectrum_spawner.service.evidence import Gatherer
 from spectrum_spawner.service.hub import Hub
 from spectrum_spawner.service.ledger import Ledger, LedgerError
+from spectrum_spawner.service.metering import Meter
+from spectrum_spawner.service.notifying import Notifier
 from spectrum_spawner.service.settings import NAME, Settings
 from spectrum_spawner.service.snapshot import Snapshot
 from spectrum_spawner.service.standings import Standings
@@ -41,12 +50,13 @@ from spectrum_spawner.service.team_sheet import TeamSheet
 from spectrum_spawner.service.telemetry import Telemetry
 from spectrum_spawner.watch import View
 
+FIRST_SYNC = 10.0  # seconds that the first look of the culler waits to know the teams
 LOOK_EVERY = 30.0  # seconds between two looks for people who left
 IDENTITY_AGE = 5  # seconds for which the hub's answer to a token holds: membership is of now
 MAX_BODY = 8 * 2**20  # bytes of a request that are read at all; handlers take less
 
 # the last one takes whatever no other did
-PAGES = [*gpu_pages.ROUTES, *pages.ROUTES, *audit_pages.ROUTES, *frame.ROUTES]
+PAGES = [*gpu_pages.ROUTES, *pages.ROUTES, *audit_pages.ROUTES, *hour_pages.ROUTES, *frame.ROUTES]
 
 _log = logging.getLogger("spectrum.service")
 
@@ -71,6 +81,7 @@ async def serve(
     """
     async with AsyncExitStack() as stack:
         context = await open_context(stack, settings, configuration, now)
+        await appealing.load(context)
         server = HTTPServer(make_app(context), max_body_size=MAX_BODY, xheaders=True)
         server.listen(settings.port)
         stack.push_async_callback(server.close_all_connections)
@@ -139,9 +150,10 @@ async def open_context(
     teams.start()
     stack.push_async_callback(teams.close)
     snapshot, telemetry = Snapshot(hub, now), Telemetry()
-    told: dict[Key, Report] = {}
-    standings = Standings(ledger)
-    pods = Pods(watching, settings.hub_namespace)
+    told = Told()
+    standings, background, meter = Standings(ledger), Background(), Meter(ledger)
+    gpu_resources = {profile.gpu_resource for profile in settings.profiles.values() if profile.gpu}
+    pods = Pods(watching, settings.hub_namespace, gpu_resources)
     stack.push_async_callback(pods.close)
     gatherer = Gatherer(settings.culling, snapshot=snapshot, standings=standings, told=told)
     stack.callback(gatherer.close)
@@ -154,6 +166,7 @@ async def open_context(
         standings=standings,
         gatherer=gatherer,
         telemetry=telemetry,
+        background=background,
         now=now,
     )
     context = Context(
@@ -168,9 +181,13 @@ async def open_context(
         now=now,
         told=told,
         telemetry=telemetry,
+        background=background,
+        meter=meter,
         culler=Culler(
             settings.culling,
+            meter=meter,
             teams=teams,
+            snapshot=snapshot,
             pods=pods,
             standings=standings,
             gatherer=gatherer,
@@ -179,6 +196,13 @@ async def open_context(
             now=now,
         ),
     )
+    stack.push_async_callback(background.close)
+    stack.push_async_callback(_keep_hours, context)
+    notifier = Notifier(settings.webhook, partial(_make_event, context))
+    ledger.listen(notifier.tell)
+    sending = asyncio.create_task(notifier.run())
+    stack.push_async_callback(_end, sending)
+    stack.push_async_callback(notifier.wait_sent)
     # by which the sign-in asks the hub
     stack.push_async_callback(JupyterHubHTTPClient.loop_instance().close)
     return context
@@ -194,6 +218,7 @@ async def _make_rounds(context: Context, pause: float) -> None:
             departures.look,
             volumes.forget_old,
             telling.forget_ended,
+            budgets.look,
         ):
             try:
                 await work(context)
@@ -206,15 +231,31 @@ async def _make_rounds(context: Context, pause: float) -> None:
 
 
 async def _cull(context: Context, pause: float) -> None:
-    """The culler's looks, again and again; one that stops servers may take a while."""
-    await context.teams.wait_synced()
+    """The culler's looks, again and again, each with a word on what it could not know."""
+    with suppress(TimeoutError):
+        await context.teams.wait_synced(FIRST_SYNC)
     while True:
-        try:
-            await context.culler.look()
-        except Exception:
-            # the next look must come whatever this one met
-            _log.exception("a look of the culler failed")
+        await context.culler.look()
         await asyncio.sleep(pause)
+
+
+def _make_event(context: Context, record: Record) -> dict[str, Any] | None:
+    """What a webhook is told of a record, with the leads that its team has now."""
+    sheet = context.teams.get(record.team)
+    return make_event(
+        record,
+        leads=sheet.team.leads if sheet else (),
+        lead_groups=sheet.team.lead_groups if sheet else (),
+        prefix=context.settings.prefix,
+    )
+
+
+async def _keep_hours(context: Context) -> None:
+    """What is not written down now is counted again by the next service, as held."""
+    try:
+        await context.meter.keep(context.now(), at_once=True)
+    except LedgerError as error:
+        _log.warning("the last GPU hours are not in the ledger: %s", error)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

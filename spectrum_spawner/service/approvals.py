@@ -37,7 +37,7 @@ async def carry_out(context: Context, request: Request) -> None:
         raise Problem(
             f"The request stays open, since the team was not changed: {error.message}", status=409
         ) from error
-    record = _approval(context, request, f"user:{request.decided_by}", request.answer)
+    record = _make_grant(context, request, f"user:{request.decided_by}", request.answer)
     await context.ledger.change_request(request.id, was=APPROVING, state=APPROVED, records=[record])
 
 
@@ -63,7 +63,7 @@ async def find_granted(context: Context) -> None:
                 answer=answer,
                 decided_by=granted[request.id].approved_by,
                 decided_at=context.now(),
-                records=[_approval(context, request, SERVICE, answer)],
+                records=[_make_grant(context, request, SERVICE, answer)],
             )
 
 
@@ -94,8 +94,8 @@ async def _grant(context: Context, request: Request) -> None:
             raise  # it is somebody else's, and no earlier try's
 
 
-def _approval(context: Context, request: Request, actor: str, answer: str) -> Record:
-    """The one record of an approval, however often it is written."""
-    reason = f"Approved {request.what}{f': {answer}' if answer else '.'}"
+def _make_grant(context: Context, request: Request, actor: str, answer: str) -> Record:
+    """The one record of what was granted, however often it is written."""
+    reason = f"Granted {request.what}{f': {answer}' if answer else '.'}"
     id = f"{request.id}-approved"
-    return context.make_record("decide", actor, id=id, reason=reason, **about(request))
+    return context.make_record("grant", actor, id=id, reason=reason, **about(request))

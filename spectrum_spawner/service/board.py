@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from spectrum_spawner.audit import ACTIONS
-from spectrum_spawner.service import presentation
+from spectrum_spawner.service import departures, presentation
 from spectrum_spawner.service.context import Context
 from spectrum_spawner.service.ledger import Query
 from spectrum_spawner.service.moments import read_moment
@@ -21,7 +21,7 @@ from spectrum_spawner.service.rights import (
 from spectrum_spawner.service.servers import Server
 from spectrum_spawner.service.team_sheet import TeamSheet
 
-FILTERS = ("team", "person", "action", "since", "until", "before")
+FILTERS = ("team", "person", "server", "action", "since", "until", "before")
 MAX_NAME = 300  # characters of a name that is looked for
 
 
@@ -34,14 +34,12 @@ def list_teams(context: Context, viewer: Viewer) -> list[TeamSheet]:
 async def list_servers(context: Context, viewer: Viewer, *, team: str = "") -> list[Row]:
     """The servers that somebody may see, of one team or of all, by owner and name."""
     await context.snapshot.refresh()
-    leaving = {d.run: d for d in await context.ledger.list_departures()}
-    grace = timedelta(seconds=context.settings.leaving_grace)
+    leaving = await departures.list_ends(context)
     rows = []
     for server in context.snapshot:
         if not may_see_server(viewer, server) or (team and server.team != team):
             continue
-        departure = leaving.get((server.user, server.name, server.team, server.started))
-        leaves_at = departure.ends_at(grace) if departure else None
+        leaves_at = leaving.get((server.user, server.name, server.team, server.started))
         rows.append(_make_row(context, viewer, server, leaves_at))
     return sorted(rows, key=lambda row: (row.server.user, row.server.name))
 
@@ -59,6 +57,7 @@ def read_query(viewer: Viewer, fields: Mapping[str, str]) -> Query:
         scope=audit_scope(viewer),
         team=_read_name(fields.get("team", "")),
         person=_read_name(fields.get("person", "")),
+        server=_read_server(fields.get("server", "")),
         action=action,
         since=_read_time("The beginning", fields.get("since", "")),
         until=_read_time("The end", fields.get("until", "")),
@@ -82,6 +81,17 @@ def _read_name(text: str) -> str:
     if len(text) > MAX_NAME or not text.isprintable():
         raise Problem("Nobody and no team has such a name: please check it.")
     return text
+
+
+def _read_server(text: str) -> tuple[str, str] | None:
+    if not text:
+        return None
+    user, slash, name = _read_name(text).rpartition("/")
+    if not slash:
+        raise Problem(
+            "A server is named as user/server, an unnamed one as user/: please correct it."
+        )
+    return user, name
 
 
 def _read_time(what: str, text: str) -> datetime | None:

@@ -11,11 +11,16 @@ from jupyterhub.services.auth import HubOAuth
 from spectrum_spawner import names
 from spectrum_spawner.audit import Record
 from spectrum_spawner.kube import Client, collection, item
+from spectrum_spawner.service.appeals import Appeal
+from spectrum_spawner.service.background import Background
 from spectrum_spawner.service.culler import Culler
-from spectrum_spawner.service.culling.report import Report
+from spectrum_spawner.service.culling.report import Told
 from spectrum_spawner.service.culling.sweep import Key
+from spectrum_spawner.service.gpu_table import GpuTable
+from spectrum_spawner.service.hours import Budget
 from spectrum_spawner.service.hub import Hub
 from spectrum_spawner.service.ledger import Ledger
+from spectrum_spawner.service.metering import Meter
 from spectrum_spawner.service.problem import Problem, quoted
 from spectrum_spawner.service.records import make_record
 from spectrum_spawner.service.rights import Viewer, may_see_team
@@ -34,8 +39,11 @@ class Context:
     """One running service.
 
     `sign_in` says who is behind a cookie or token, `now` the time of all that is written down.
-    Who holds `asking` asks for something; each request is counted before the next one is. `told`
-    is what each server last told of what works in it.
+    Who holds `asking` asks for something; each request is counted before the next one is. Who
+    holds `trying` tries a policy, one at a time. `told` is what each server last told of what
+    works in it. `table` are the rows of the board, `appeals` the last on each server, `releasing`
+    servers whose end was asked for with that of others, until the hub hears of it. `near_budgets`
+    are budgets of GPU hours of which leads have heard this month.
     """
 
     settings: Settings
@@ -47,10 +55,17 @@ class Context:
     client: Client
     teams: View[TeamSheet]
     now: Callable[[], datetime]
-    told: dict[Key, Report]
+    told: Told
     telemetry: Telemetry
     culler: Culler
+    meter: Meter
+    background: Background
+    table: GpuTable = field(default_factory=GpuTable)
+    appeals: dict[Key, Appeal] = field(default_factory=dict)
+    releasing: set[Key] = field(default_factory=set)
+    near_budgets: list[Budget] = field(default_factory=list)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    trying: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @staticmethod
     def find_teams_path(hub_namespace: str) -> str:

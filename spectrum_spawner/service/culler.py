@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from spectrum_spawner.activity import Evidence, Hold
@@ -21,18 +21,27 @@ from spectrum_spawner.service.culling.round import Round
 from spectrum_spawner.service.culling.rules import Policy, Rule, Subject
 from spectrum_spawner.service.culling.standing import Standing, Step
 from spectrum_spawner.service.culling.sweep import NOTHING, Key, Sweep, find_standing, sweep
-from spectrum_spawner.service.ends import Ends
+from spectrum_spawner.service.ends import LEDGER_AWAY, Ends
 from spectrum_spawner.service.evidence import Gatherer
 from spectrum_spawner.service.ledger import LedgerError
+from spectrum_spawner.service.metering import Meter
 from spectrum_spawner.service.moments import show, stamp
 from spectrum_spawner.service.problem import Problem
-from spectrum_spawner.service.records import make_record_of, tell
+from spectrum_spawner.service.records import make_record_of, name_of, tell
 from spectrum_spawner.service.settings import Culling
-from spectrum_spawner.service.standings import Held, Standings
+from spectrum_spawner.service.snapshot import Snapshot
+from spectrum_spawner.service.standings import Held, Standings, select
 from spectrum_spawner.service.team_sheet import TeamSheet
 from spectrum_spawner.service.telemetry import Telemetry
-from spectrum_spawner.teams import Team
+from spectrum_spawner.service.troubles import Found, Troubles, same
 from spectrum_spawner.watch import View
+
+MISSED = 3  # times the pause between two looks: without one for so long, something is wrong
+HEARD_WITHIN = 8.0  # seconds that somebody's word may take to be written down
+NOT_WRITTEN = (
+    "That could not be written down, so it does not count: try again in a minute, or tell an "
+    "administrator."
+)
 
 _log = logging.getLogger("spectrum.culler")
 
@@ -40,8 +49,8 @@ _log = logging.getLogger("spectrum.culler")
 class Culler:
     """One culler. `round` is what its last look found, `history` what GPUs did before.
 
-    People's words come in by `extend`, `hold` and `end_hold`, with `by` an actor; these raise
-    Problem.
+    `problems` are sentences for everybody on what stands in the way. People's words come in by
+    `extend`, `hold` and `end_hold`, with `by` an actor; these raise Problem.
     """
 
     def __init__(
@@ -49,7 +58,9 @@ class Culler:
         settings: Culling,
         *,
         teams: View[TeamSheet],
+        snapshot: Snapshot,
         pods: Pods,
+        meter: Meter,
         standings: Standings,
         gatherer: Gatherer,
         ends: Ends,
@@ -59,47 +70,61 @@ class Culler:
         self.round = Round(enabled=settings.enabled, policy=settings.policy)
         self.history = History()
         self._policy = settings.policy
+        self._late = timedelta(seconds=MISSED * settings.every)
         self._teams = teams
+        self._snapshot = snapshot
         self._pods = pods
+        self._meter = meter
         self._standings = standings
         self._gatherer = gatherer
         self._ends = ends
         self._telemetry = telemetry
         self._now = now
+        self._began = now()
         self._looking = asyncio.Lock()
-        self._problems: list[str] = []
+        self._troubles = Troubles()
 
     async def look(self) -> None:
-        """One look at all servers, and what follows from it; one at a time."""
+        """One look at all servers, one at a time; what is over by it ends from then on."""
         async with self._looking:
-            self._problems = []
+            found: dict[str, str] = {}
             try:
                 with self._telemetry.sweeping():
-                    over = await self._sweep()
-                self._problems += await self._ends.end(over)
+                    self._ends.offer(await self._sweep(found))
             except LedgerError as error:
-                self._note_ledger(error)
-            self._tell_problems()
+                found[LEDGER_AWAY] = f"{LEDGER_AWAY} It says: {error}."
+            except Exception as error:
+                # the next look comes, and until then it must be seen that this one found nothing
+                _log.exception("a look at all servers failed")
+                sentence = "The last look at all servers failed, so nothing is ended."
+                found[sentence] = f"{sentence} It met {error!r}."
+            self._troubles.put(found)
 
     async def gather(self, policy: Policy) -> Mapping[Key, Evidence]:
         """The evidence of now that another policy asks for, of the servers of the last look."""
         evidence, _ = await self._gatherer.gather(self.round.subjects.values(), policy)
         return evidence
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        found = (*self._troubles.sentences, *self._ends.troubles.sentences)
+        return tuple(dict.fromkeys((*found, *self._say_late())))
+
     def health(self) -> dict[str, Any]:
         """How the culler is, for the operator."""
         found = self.round
+        details = (*self._troubles.details, *self._ends.troubles.details)
         return {
             "enabled": found.enabled,
             "at": found.at and found.at.isoformat(timespec="seconds"),
             "servers": len(found.subjects),
-            "problems": list(found.problems),
+            "problems": list(dict.fromkeys((*details, *self._say_late()))),
         }
 
     async def extend(self, key: Key, *, by: str) -> None:
         """One click that keeps an idle server for a while."""
         subject, rule = self._find(key)
-        async with self._take_word(key):
+        async with self._take_word(subject):
             before, now = find_standing(subject, self._standings.by_key), self._now()
             after = standing_of.extend(before, subject, rule, now=now)
             until = after.memory.extended_until or now
@@ -111,76 +136,113 @@ class Culler:
         self._telemetry.extended(subject.team)
 
     async def hold(self, key: Key, *, by: str, until: datetime, reason: str) -> None:
-        """Somebody's word that a server works until a moment, in place of one before."""
+        """Somebody's word that a server works until a moment, in place of one before.
+
+        It counts also while the culler is not enabled: it may be so again before that moment.
+        """
         subject, rule = self._find(key)
-        hold = standing_of.make_hold(
-            subject, rule, by=by.partition(":")[2], until=until, reason=reason, now=self._now()
-        )
-        text = f"It is held until {show(until)}{f': {reason}' if reason else '.'}"
-        record = self._make_word(subject, "hold", by, text, rule, until)
-        await self._put_hold(subject, Held(pod_uid=subject.run.pod_uid, hold=hold), record)
+        async with self._take_word(subject):
+            before = find_standing(subject, self._standings.by_key)
+            after, hold = standing_of.make_hold(
+                subject,
+                rule,
+                before,
+                by=name_of(by),
+                until=until,
+                reason=reason,
+                now=self._now(),
+            )
+            text = f"It is held until {show(until)}{f': {reason}' if reason else '.'}"
+            record = self._make_word(subject, "hold", by, text, rule, until)
+            await self._put_hold(
+                subject, after, Held(pod_uid=subject.run.pod_uid, hold=hold), record
+            )
 
     async def end_hold(self, key: Key, *, by: str) -> None:
         """Take back the word that holds a server."""
         subject, rule = self._find(key)
-        if not self._standings.find_holds(key, subject.run.pod_uid):
-            raise Problem("Nobody holds this server, so there is nothing to end.", status=409)
-        record = self._make_word(subject, "hold", by, "The hold was ended.", rule, None)
-        await self._put_hold(subject, None, record)
-
-    async def _put_hold(self, subject: Subject, held: Held | None, record: Record) -> None:
-        key = subject.key
-        async with self._take_word(key):
+        async with self._take_word(subject):
+            if not self._standings.find_holds(key, subject.run.pod_uid):
+                raise Problem("Nobody holds this server, so there is nothing to end.", status=409)
             before = find_standing(subject, self._standings.by_key)
-            found = self._judge(subject, before, holds=(held.hold,) if held else ())
-            records = [record, *tell(found, self._now())]
-            await self._write(self._standings.hold(key, held, found.standings[key], records))
-            self._show(subject, found)
+            record = self._make_word(subject, "hold", by, "The hold was ended.", rule, None)
+            await self._put_hold(subject, before, None, record)
 
-    async def _sweep(self) -> list[Subject]:
+    async def _put_hold(
+        self, subject: Subject, standing: Standing, held: Held | None, record: Record
+    ) -> None:
+        """Keep how a server stands with a hold, or with none; called within `_take_word`."""
+        found = self._judge(subject, standing, holds=(held.hold,) if held else ())
+        records = [record, *tell(found, self._now())]
+        after = found.standings[subject.key]
+        await self._write(self._standings.hold(subject.key, held, after, records))
+        self._show(subject, found)
+
+    async def _sweep(self, problems: dict[str, str]) -> list[Subject]:
         """Judge every server and tell people; returns those whose time is over."""
-        subjects = await self._find_subjects()
+        subjects = await self._find_subjects(problems)
         if subjects is None:
             return []
         await self._standings.load()
-        if not self.round.enabled:
-            # whatever was said before holds no more
-            await self._standings.forget(())
-        evidence, problems = await self._gatherer.gather(subjects.values(), self._policy)
-        self._problems += problems
+        await self._meter.load()
+        evidence, missing = await self._gatherer.gather(subjects.values(), self._policy)
+        problems |= missing
         before, now = self._standings.by_key, self._now()
         found = await asyncio.to_thread(self._judge_all, subjects, evidence, before, now)
+        if found.failures:
+            problems |= _tell_failures(found.failures)
         self._publish(subjects, evidence, found)
-        if not self.round.enabled:
-            return []
-        actions = await self._standings.take(found, before, tell, now)
-        if not self._pods.unknown:
-            await self._standings.forget(subjects)
+        if self.round.enabled:
+            # those that are looked at once more just now are others' business
+            left = found.standings.keys() - self._ends.handled
+            actions = await self._standings.take(select(found, left), before, tell, now)
+        else:
+            # whatever was said before of an end holds no more
+            await self._standings.calm()
+            actions = []
+        await self._forget_gone(subjects)
         self.round = replace(self.round, standings=self._standings.by_key)
         for subject, action in actions:
             if action.step is Step.WARN:
                 self._telemetry.warned(subject.team, action.rule_name)
         return [subject for subject, action in actions if action.step in (Step.CHECK, Step.STOP)]
 
-    async def _find_subjects(self) -> dict[Key, Subject] | None:
+    async def _find_subjects(self, problems: dict[str, str]) -> dict[Key, Subject] | None:
         """The servers that are known to run; None while nobody knows any."""
         if not self._teams.synced or self._teams.stale_since is not None:
-            self._problems.append(
+            problems |= same(
                 "The Kubernetes API does not tell which teams there are, so no server is judged."
             )
             return None
-        teams = self._find_teams()
-        await self._pods.follow(team.namespace for team in teams.values() if team.namespace)
+        await self._pods.follow(
+            {name: sheet.team if sheet.is_known else None for name, sheet in self._teams.items()}
+        )
         if unknown := sorted(self._pods.unknown):
-            self._problems.append(
-                f"The Kubernetes API does not tell what runs in {', '.join(unknown)}, so no server "
-                "there is judged."
+            sentence = (
+                "Teams of which nobody knows what they run, so that none of it is judged: "
+                f"{len(unknown)}."
             )
-        subjects = await asyncio.to_thread(self._pods.list_subjects, teams)
+            problems[sentence] = f"{sentence} They are {', '.join(unknown)}."
+        subjects, unreadable = await asyncio.to_thread(self._pods.list_subjects)
+        if unreadable:
+            sentence = (
+                f"Servers that cannot be read, so that they are not judged: {len(unreadable)}."
+            )
+            problems[sentence] = f"{sentence} They are {', '.join(unreadable)}."
         return {subject.key: subject for subject in subjects}
 
-    def _find_teams(self) -> dict[str, Team]:
-        return {name: sheet.team for name, sheet in self._teams.items() if sheet.is_known}
+    async def _forget_gone(self, subjects: Mapping[Key, Subject]) -> None:
+        """Drop what was told and said of servers that neither the hub nor the API server knows.
+
+        While the hub does not answer nothing is dropped: a pod that is not seen may run.
+        """
+        missing = self._standings.list_keys() - subjects.keys()
+        if not missing:
+            return
+        await self._snapshot.refresh()
+        if not self._snapshot.error and self._snapshot.as_of is not None:
+            gone = [key for key in missing if self._snapshot.find(*key) is None]
+            await self._standings.forget(gone)
 
     def _judge_all(
         self,
@@ -191,6 +253,7 @@ class Culler:
     ) -> Sweep:
         """In a thread, since of ten thousand servers it takes a while."""
         self.history.note(subjects, evidence, now)
+        self._meter.note(subjects, evidence, now)
         return sweep(subjects.values(), evidence, standings, self._policy, now=now)
 
     def _judge(
@@ -201,17 +264,21 @@ class Culler:
         evidence = self._gatherer.renew(subject, self.round.evidence.get(key, NOTHING))
         if holds is not None:
             evidence = replace(evidence, holds=holds)
-        return sweep([subject], {key: evidence}, {key: standing}, self._policy, now=self._now())
+        found = sweep([subject], {key: evidence}, {key: standing}, self._policy, now=self._now())
+        if self.round.enabled:
+            return found
+        # nothing follows from it
+        return replace(found, standings={key: standing}, actions=[])
 
     def _find(self, key: Key) -> tuple[Subject, Rule]:
         """A server that runs now, maybe since the last look only, and its rule; raises Problem."""
         subject = self.round.subjects.get(key)
         if subject is None or self._pods.find(subject) is None:
-            running = self._pods.list_subjects(self._find_teams())
+            running, _ = self._pods.list_subjects()
             subject = next((each for each in running if each.key == key), None)
         if subject is None:
             raise Problem("There is no such server running: it may have ended already.", status=404)
-        rule = self._policy.find_rule(subject) if self.round.enabled else None
+        rule = self._policy.find_rule(subject)
         if rule is None:
             raise Problem("No rule ends this server, so there is nothing to keep.", status=409)
         return subject, rule
@@ -230,33 +297,41 @@ class Culler:
         return make_record_of(subject, action, by, text, at=self._now(), details=details)
 
     @asynccontextmanager
-    async def _take_word(self, key: Key) -> AsyncIterator[None]:
-        """Take somebody's word down: from this moment on the server is not stopped meanwhile."""
-        with self._ends.hold_back(key):
-            async with self._standings.changing:
-                yield
+    async def _take_word(self, subject: Subject) -> AsyncIterator[None]:
+        """Take somebody's word down: from this moment on the server is not stopped meanwhile.
+
+        Raises Problem where that takes too long.
+        """
+        with self._ends.hold_back(subject):
+            try:
+                async with asyncio.timeout(HEARD_WITHIN), self._standings.changing:
+                    yield
+            except TimeoutError as error:
+                raise Problem(NOT_WRITTEN, status=503) from error
 
     async def _write(self, work: Awaitable[None]) -> None:
         """Raises Problem where the ledger takes nothing."""
         try:
             await work
         except LedgerError as error:
-            self._note_ledger(error)
-            raise Problem(
-                "That could not be written down, so it does not count: try again in a minute, or "
-                "tell an administrator.",
-                status=503,
-            ) from error
+            _log.error("not in the ledger: %s", error)
+            raise Problem(NOT_WRITTEN, status=503) from error
 
-    def _note_ledger(self, error: LedgerError) -> None:
-        self._problems.append(f"The ledger does not answer, so nothing is stopped: {error}.")
+    def _say_late(self) -> tuple[str, ...]:
+        """A culler that does nothing must not do so silently."""
+        last = self.round.at or self._began
+        if self._now() - last <= self._late:
+            return ()
+        return (f"Nobody has looked at the servers since {show(last)}, so nothing is ended.",)
 
     def _publish(
         self, subjects: Mapping[Key, Subject], evidence: Mapping[Key, Evidence], found: Sweep
     ) -> None:
         """Show what was found; of what nobody knows now, what was found before."""
         before, unknown = self.round, self._pods.unknown
-        kept = {k for k, s in before.subjects.items() if s.namespace in unknown}
+        kept = {k for k, s in before.subjects.items() if s.namespace in unknown} & (
+            before.evidence.keys() & before.verdicts.keys()
+        )
         self.round = replace(
             before,
             at=self._now(),
@@ -280,12 +355,8 @@ class Culler:
             standings=self._standings.by_key,
         )
 
-    def _tell_problems(self) -> None:
-        """Say each problem once, as long as it lasts."""
-        problems = tuple(dict.fromkeys(self._problems))
-        for sentence in problems:
-            if sentence not in self.round.problems:
-                _log.warning("%s", sentence)
-        if self.round.problems and not problems:
-            _log.info("all is known again that the culler needs")
-        self.round = replace(self.round, problems=problems)
+
+def _tell_failures(failures: Mapping[Key, Exception]) -> Found:
+    sentence = f"Servers that could not be judged, so that nothing ends them: {len(failures)}."
+    met = "; ".join(f"{user}/{server}: {error!r}" for (user, server), error in failures.items())
+    return {sentence: f"{sentence} {met}"}

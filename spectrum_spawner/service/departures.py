@@ -2,13 +2,13 @@
 
 import logging
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from spectrum_spawner.audit import Record
 from spectrum_spawner.service import leaving
 from spectrum_spawner.service.context import Context
 from spectrum_spawner.service.hub import HubError
-from spectrum_spawner.service.leaving import Departure
+from spectrum_spawner.service.leaving import Departure, Run
 from spectrum_spawner.service.moments import stamp
 from spectrum_spawner.service.records import SERVICE
 from spectrum_spawner.teams import Team, teams_of
@@ -45,6 +45,12 @@ async def look(context: Context) -> None:
         await context.ledger.remove_departure(departure)
     for departure in steps.stop:
         await _stop(context, departure)
+
+
+async def list_ends(context: Context) -> dict[Run, datetime]:
+    """When servers end whose owners left the team, by run."""
+    grace = _grace(context)
+    return {each.run: each.ends_at(grace) for each in await context.ledger.list_departures()}
 
 
 async def list_notices(context: Context) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from spectrum_spawner.activity import Evidence
+from spectrum_spawner.profiles import Profile
 from spectrum_spawner.service.context import Context
 from spectrum_spawner.service.culling.policy import Decision, Memory, Verdict, judge
 from spectrum_spawner.service.culling.policy_values import PolicyError, read_policy
@@ -15,9 +16,11 @@ from spectrum_spawner.service.culling.rules import Policy, Subject
 from spectrum_spawner.service.culling.sweep import NOTHING, Key, find_standing
 from spectrum_spawner.service.moments import stamp
 from spectrum_spawner.service.problem import Problem
-from spectrum_spawner.service.rights import Viewer, may_try_policy, may_try_policy_on
+from spectrum_spawner.service.rights import Viewer, may_try_policy
+from spectrum_spawner.service.typed_policy import read_typed
 
-PACE = frozenset({"enabled", "every", "concurrency"})  # of the values, what is no rule
+PACE = frozenset({"enabled", "every", "concurrency", "notify"})  # of the values, what is no rule
+TURN_WITHIN = 10.0  # seconds that somebody waits while others try a policy
 ORDER = (Decision.STOP, Decision.WARN, Decision.UNKNOWN_LONG, Decision.KEEP)
 
 
@@ -46,49 +49,76 @@ class DryRun:
     problems: tuple[str, ...]
 
 
-async def try_policy(
-    context: Context, viewer: Viewer, culling: Mapping[str, Any] | None = None
-) -> DryRun:
-    """Judge the servers that somebody answers for by the policy of the values `culling`.
-
-    None is the policy that holds. Nothing is changed, and nobody is told. Raises Problem.
-    """
+def check_viewer(viewer: Viewer) -> None:
+    """Raises Problem for whoever may not know what a policy would end."""
     if not may_try_policy(viewer):
         raise Problem(
             "What a policy would end is for administrators and for the leads of teams: ask one of "
             "them.",
             status=403,
         )
-    round = context.culler.round
-    if round.at is None:
+
+
+async def try_policy(
+    context: Context, viewer: Viewer, edited: Mapping[str, Any] | str | None = None
+) -> DryRun:
+    """Judge the servers that somebody answers for by a policy, one such trial at a time.
+
+    `edited` are values `culling`, as a table or as YAML that somebody typed; None is the policy
+    that holds. Nothing is changed, and nobody is told. Raises Problem.
+    """
+    check_viewer(viewer)
+    if context.culler.round.at is None:
         raise Problem("Nobody has looked at the servers yet: try again in a minute.", status=503)
-    policy = round.policy if culling is None else read_edited(context, culling)
-    evidence = round.evidence if culling is None else await context.culler.gather(policy)
-    subjects = [s for s in round.subjects.values() if may_try_policy_on(viewer, s.team)]
+    try:
+        async with asyncio.timeout(TURN_WITHIN):
+            await context.trying.acquire()
+    except TimeoutError as error:
+        raise Problem("Others try policies just now: try again in a minute.", status=503) from error
+    try:
+        return await _try_policy(context, viewer, edited)
+    finally:
+        context.trying.release()
+
+
+def read_edited(
+    edited: Mapping[str, Any] | str, profiles: Mapping[str, Profile], team_limits: tuple[int, int]
+) -> Policy:
+    """A policy from values as somebody gave or typed them; raises Problem."""
+    values = read_typed(edited) if isinstance(edited, str) else edited
+    rules = {key: value for key, value in values.items() if key not in PACE}
+    try:
+        return read_policy(rules, profiles, team_limits=team_limits)
+    except PolicyError as error:
+        raise Problem(f"This policy cannot be used: {error}.") from error
+
+
+async def _try_policy(
+    context: Context, viewer: Viewer, edited: Mapping[str, Any] | str | None
+) -> DryRun:
+    round, settings = context.culler.round, context.settings
+    policy, evidence = round.policy, round.evidence
+    if edited is not None:
+        # in a thread, since whoever types long tables must not stop everybody else
+        policy = await asyncio.to_thread(
+            read_edited, edited, settings.profiles, settings.idle_minutes
+        )
+        policy = replace(policy, measured=settings.culling.policy.measured)
+        evidence = await context.culler.gather(policy)
+    subjects = [s for s in round.subjects.values() if may_try_policy(viewer, s.team)]
     now = context.now()
     memories = {s.key: find_standing(s, round.standings).memory for s in subjects}
-    if culling is not None:
+    if edited is not None:
         # what counts as work by the rules of now may be none by others
         memories = {key: replace(each, last_busy=None) for key, each in memories.items()}
     trials = await asyncio.to_thread(_judge_all, subjects, evidence, policy, round, memories, now)
     return DryRun(
         at=now,
-        edited=culling is not None,
+        edited=edited is not None,
         counts={each: sum(t.verdict.decision is each for t in trials) for each in ORDER},
         trials=sorted(filter(lambda trial: trial.is_shown, trials), key=_order),
-        problems=round.problems,
+        problems=context.culler.problems,
     )
-
-
-def read_edited(context: Context, culling: Mapping[str, Any]) -> Policy:
-    """A policy from values as somebody typed them; raises Problem."""
-    rules = {key: value for key, value in culling.items() if key not in PACE}
-    try:
-        return read_policy(
-            rules, context.settings.profiles, team_limits=context.settings.idle_minutes
-        )
-    except PolicyError as error:
-        raise Problem(f"This policy cannot be used: {error}.") from error
 
 
 def dry_run_to_json(run: DryRun) -> dict[str, Any]:

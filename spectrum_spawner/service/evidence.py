@@ -5,17 +5,21 @@ What cannot be had now is absent, which is unknown, and a sentence says why.
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
 from spectrum_spawner.activity import CPU, GPU, HUB, MEASURED, POWER, Evidence, HubActivity
 from spectrum_spawner.service.culling.prometheus import Measured, Prometheus, measure
-from spectrum_spawner.service.culling.report import Report
+from spectrum_spawner.service.culling.report import Report, Told
 from spectrum_spawner.service.culling.rules import Policy, Subject
 from spectrum_spawner.service.culling.sweep import Key
 from spectrum_spawner.service.settings import Culling
 from spectrum_spawner.service.snapshot import Snapshot
 from spectrum_spawner.service.standings import Standings
+from spectrum_spawner.service.troubles import Found
 
 NO_REPORT = Report()
+UNMEASURED = "What GPUs do is not measured here, so no server with a GPU ends as idle."
+LAST_WORD = timedelta(seconds=90)  # a server tells of itself each minute, and at once if it works
 _NAMES = {GPU: "GPUs", POWER: "power", CPU: "CPU"}
 
 
@@ -28,7 +32,7 @@ class Gatherer:
         *,
         snapshot: Snapshot,
         standings: Standings,
-        told: Mapping[Key, Report],
+        told: Told,
     ) -> None:
         self._settings = settings
         self._snapshot = snapshot
@@ -43,19 +47,34 @@ class Gatherer:
 
     async def gather(
         self, subjects: Iterable[Subject], policy: Policy
-    ) -> tuple[dict[Key, Evidence], list[str]]:
+    ) -> tuple[dict[Key, Evidence], Found]:
         """The evidence of now that the rules of a policy ask for, and what is missing of it."""
         servers = list(subjects)
-        problems: list[str] = []
+        problems: dict[str, str] = {}
         measured, activity = await asyncio.gather(
             self._measure(servers, policy, problems), self._hear_hub(policy, problems)
         )
+        problems |= self._say_rare(measured)
         # of ten thousand servers it takes a while
         evidence = await asyncio.to_thread(self._put_together, servers, measured, activity)
         return evidence, problems
 
-    def renew(self, subject: Subject, evidence: Evidence) -> Evidence:
-        """The same with what the server and its people told last; nobody is asked."""
+    def renew(
+        self, subject: Subject, evidence: Evidence, *, at_last: datetime | None = None
+    ) -> Evidence:
+        """The same with what the server and its people told last; nobody is asked.
+
+        Before a server is stopped, `at_last`, it must just have told, and no word of anybody be
+        lost since.
+        """
+        found = self._renew(subject, evidence)
+        if at_last is None:
+            return found
+        missed_at = self._told.missed_at
+        since = at_last - LAST_WORD
+        return found.told_since(max(since, missed_at) if missed_at else since)
+
+    def _renew(self, subject: Subject, evidence: Evidence) -> Evidence:
         report = self._told.get(subject.key, NO_REPORT)
         return Evidence(
             series=evidence.series,
@@ -73,7 +92,7 @@ class Gatherer:
         activity: Mapping[Key, HubActivity],
     ) -> dict[Key, Evidence]:
         return {
-            subject.key: self.renew(
+            subject.key: self._renew(
                 subject,
                 Evidence(
                     series=measured.series.get((subject.namespace, subject.pod), ()),
@@ -84,38 +103,52 @@ class Gatherer:
         }
 
     async def _measure(
-        self, servers: list[Subject], policy: Policy, problems: list[str]
+        self, servers: list[Subject], policy: Policy, problems: dict[str, str]
     ) -> Measured:
         floors = {source: found for source in MEASURED if (found := policy.list_floors(source))}
         if self._prometheus is None:
             if floors:
-                problems.append(
-                    "metrics.prometheusUrl is not set: nobody knows what GPUs do, and no server "
-                    "with a GPU ends as idle."
-                )
+                problems[UNMEASURED] = f"{UNMEASURED} metrics.prometheusUrl is not set."
             return Measured()
         # for the board, whatever the rules ask for
         floors.setdefault(GPU, (1.0,))
+        wishes = {subject.idle_minutes for subject in servers}
         measured = await measure(
             self._prometheus,
             self._settings.metrics,
             prefix=self._settings.team_prefix,
             floors=floors,
-            lookback=policy.find_lookback(subject.idle_minutes for subject in servers),
+            lookback={source: policy.find_lookback(source, wishes) for source in floors},
+            step=self._settings.step,
+            pods={(subject.namespace, subject.pod) for subject in servers},
         )
         for name, text in measured.problems.items():
-            problems.append(f"Prometheus does not tell metric {name}: {text}.")
+            sentence = f"Prometheus does not tell metric {name}, so what it measures is unknown."
+            problems[sentence] = f"{sentence} It says: {text}."
         if not measured.problems:
-            problems += _say_silent(measured.silent, servers)
+            problems |= _say_silent(measured.silent, servers)
         return measured
 
-    async def _hear_hub(self, policy: Policy, problems: list[str]) -> dict[Key, HubActivity]:
+    def _say_rare(self, measured: Measured) -> Found:
+        """Whether GPUs are measured so seldom that nobody knows what they did in between."""
+        found = {}
+        for name, interval in measured.intervals.items():
+            if self._settings.metrics[name].source == GPU and interval > self._settings.step * 0.75:
+                sentence = "GPUs are measured too seldom to know that they do nothing."
+                found[sentence] = (
+                    f"{sentence} Metric {name} comes every {interval.total_seconds():.0f} seconds: "
+                    "set metrics.scrapeSeconds to that."
+                )
+        return found
+
+    async def _hear_hub(self, policy: Policy, problems: dict[str, str]) -> dict[Key, HubActivity]:
         needed = any(HUB in rule.evidence for rule in policy.rules)
         if needed:
             await self._snapshot.refresh(max_age=self._settings.every / 2)
         as_of = self._snapshot.as_of
         if self._snapshot.error:
-            problems.append(f"The hub does not tell who runs what: {self._snapshot.error}.")
+            sentence = "The hub does not tell who runs what."
+            problems[sentence] = f"{sentence} It says: {self._snapshot.error}."
         if as_of is None or not needed:
             return {}
         return {
@@ -124,13 +157,16 @@ class Gatherer:
         }
 
 
-def _say_silent(silent: Iterable[str], servers: list[Subject]) -> list[str]:
+def _say_silent(silent: Iterable[str], servers: list[Subject]) -> Found:
     """Sources of which nothing at all is measured although there are servers to be measured."""
     expected = {CPU} if servers else set()
     if any(subject.run.gpus for subject in servers):
         expected |= {GPU, POWER}
-    return [
-        f"Prometheus has no series of {_NAMES[source]} for any server: are exporters, labels and "
-        "names of metrics as the values say?"
-        for source in sorted(expected & set(silent))
-    ]
+    found = {}
+    for source in sorted(expected & set(silent)):
+        sentence = f"Nobody measures the {_NAMES[source]} of any server, so it is unknown."
+        found[sentence] = (
+            f"{sentence} Prometheus has no such series: are exporters, labels and names of metrics "
+            "as the values say?"
+        )
+    return found

@@ -10,21 +10,22 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from spectrum_spawner.service import gpus
 from spectrum_spawner.service.context import Context
 from spectrum_spawner.service.culling.round import Round
-from spectrum_spawner.service.gpu_rows import find_state, find_subject, product_of
-from spectrum_spawner.service.gpus import list_holders
+from spectrum_spawner.service.gpu_rows import GpuRow
 from spectrum_spawner.service.handler import Answering
 
 PENDING = {"": "running", "spawn": "starting", "stop": "stopping"}
 
 
 class Exposition(Answering):
-    def get(self) -> None:
+    async def get(self) -> None:
+        table = await gpus.read_table(self.context)
         self.context.telemetry.expect(_list_rules(self.context.culler.round))
         self.set_header("Content-Type", CONTENT_TYPE_LATEST)
         self.write(generate_latest(self.context.telemetry.registry))
-        self.write(generate_latest(State(self.context)))
+        self.write(generate_latest(State(self.context, table.rows)))
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,13 @@ class State:
     """How everything stands now: what the last looks found, for `generate_latest`."""
 
     context: Context
+    rows: tuple[GpuRow, ...]
 
     def collect(self) -> Iterator[Metric]:
         yield self._tell_servers()
         yield self._tell_gpus()
         yield from self._tell_looks()
+        yield from self._tell_hours()
         yield CounterMetricFamily(
             "spectrum_ledger_errors",
             "Reads and writes of the ledger that failed",
@@ -52,16 +55,22 @@ class State:
 
     def _tell_gpus(self) -> Metric:
         """In the words of the board, so that both always agree."""
-        round, found = self.context.culler.round, Counter[tuple[str, ...]]()
-        for server in list_holders(self.context):
-            key, subject = (server.user, server.name), find_subject(server, round)
-            profile = self.context.settings.profiles.get(server.profile)
-            verdict = round.verdicts.get(key) if subject else None
-            standing = round.standings.get(key) if subject else None
-            labels = server.team, product_of(profile), find_state(server, verdict, standing)
-            found[labels] += subject.run.gpus if subject else profile.gpu if profile else 0
+        found = Counter[tuple[str, ...]]()
+        for row in self.rows:
+            found[row.server.team, row.product, row.state] += row.gpus
         names = ("team", "product", "state")
         return _gauge("spectrum_gpus", "GPUs that servers hold, by what they do", names, found)
+
+    def _tell_hours(self) -> Iterator[Metric]:
+        names, totals = ("team", "profile"), self.context.meter.list_totals()
+        for part, text in (
+            ("reserved", "Time for which servers held GPUs, in seconds of one GPU"),
+            ("used", "The same times the utilisation that was measured"),
+        ):
+            family = CounterMetricFamily(f"spectrum_gpu_{part}_seconds", text, labels=names)
+            for place, hours in sorted(totals.items()):
+                family.add_metric(place, getattr(hours, part))
+            yield family
 
     def _tell_looks(self) -> Iterator[Metric]:
         hub, round = self.context.snapshot, self.context.culler.round
@@ -71,7 +80,7 @@ class State:
         yield GaugeMetricFamily(
             "spectrum_evidence_problems",
             "Why evidence is missing: reasons that the last look at all servers met",
-            len(round.problems),
+            len(self.context.culler.problems),
         )
         yield GaugeMetricFamily(
             "spectrum_last_sweep_timestamp_seconds",

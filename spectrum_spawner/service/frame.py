@@ -30,6 +30,8 @@ DONE = {
     "kept": "The server is kept for now.",
     "held": "The server is held.",
     "unheld": "The server is held no more: what is measured counts again.",
+    "continued": "The server stops, and starts again without a GPU. Files stay.",
+    "appealed": "The owners are asked: their home page and JupyterLab say so.",
     "released": "What you released is being stopped. Files stay.",
 }
 

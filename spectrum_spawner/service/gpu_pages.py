@@ -1,7 +1,5 @@
 """Pages of the GPU board: all servers with GPUs, one of them, and dry runs of a policy."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -9,18 +7,28 @@ from urllib.parse import quote, urlencode
 
 import yaml
 
-from spectrum_spawner.service import dry_runs, gpu_rows, gpus, keeping
+from spectrum_spawner.service import budgets, dry_runs, gpu_rows, gpus, keeping, stops
+from spectrum_spawner.service.appealing import appeal
 from spectrum_spawner.service.asking import read_sentence
 from spectrum_spawner.service.context import Context
+from spectrum_spawner.service.continuing import continue_server
+from spectrum_spawner.service.culling.sweep import Key
 from spectrum_spawner.service.frame import PageHandler
-from spectrum_spawner.service.gpu_rows import END_HOLD, HOLD, KEEP, RELEASE, GpuRow
+from spectrum_spawner.service.gpu_rows import CONTINUE, END_HOLD, HOLD, KEEP, RELEASE
 from spectrum_spawner.service.problem import Problem
-from spectrum_spawner.service.rights import Viewer, may_try_policy
-from spectrum_spawner.service.stops import release_server
+from spectrum_spawner.service.releases import (
+    Choice,
+    of_person,
+    of_team,
+    read_keys,
+    release_many,
+)
+from spectrum_spawner.service.rights import Viewer, may_release_team, may_try_policy
+from spectrum_spawner.service.stops import end_server
 
 FILTERS = ("team", "product", "state", "text", "sort")
 USUAL_HOLD = timedelta(hours=4)
-MAX_POLICY = 48 * 1024  # characters of a policy that somebody types
+MOST_ROWS = 1000  # of the board that a page has at once
 
 
 class BoardPage(PageHandler):
@@ -33,22 +41,25 @@ class BoardPage(PageHandler):
         self, filters: Mapping[str, str], *, problem: Problem | None = None, reason: str = ""
     ) -> None:
         found = await gpus.read_board(self.context, self.viewer)
-        sort = filters["sort"] if filters["sort"] in gpu_rows.SORTS else ""
-        chosen = {key: value for key, value in filters.items() if key != "sort"}
-        rows = gpu_rows.sort_rows(gpu_rows.select_rows(found.rows, **chosen), sort)
-        self.set_header("Etag", self._find_version(found, rows))
+        self.set_header("Etag", f'"{found.version}"')
         if problem is None and self.check_etag_header():
             self.set_status(304)
             return
+        sort = filters["sort"] if filters["sort"] in gpu_rows.SORTS else ""
+        chosen = {key: value for key, value in filters.items() if key != "sort"}
+        rows = await gpus.choose_rows(found, sort=sort, **chosen)
         teams = {row.server.team: row.team_title for row in found.rows}
         self.show(
             "gpus.html",
             board=found,
-            rows=rows,
+            rows=rows[:MOST_ROWS],
+            fitting=len(rows),
+            may_release_team=may_release_team(self.viewer, filters["team"]),
             teams=sorted(teams.items(), key=lambda team: team[1].casefold()),
             own=sum(row.is_own for row in found.rows),
             filters=filters,
             query={key: value for key, value in filters.items() if value},
+            near=budgets.list_near(self.context, self.viewer),
             may_try=may_try_policy(self.viewer),
             problem=problem,
             reason=reason,
@@ -59,30 +70,13 @@ class BoardPage(PageHandler):
     def _read_filters(self, read: Any) -> dict[str, str]:
         return {key: read(key, "") for key in FILTERS}
 
-    def _find_version(self, found: gpus.Board, rows: list[GpuRow]) -> str:
-        """Changes with whatever the page shows; times that pass are the reader's own clock's."""
-        shown = [
-            (row.key, row.state, row.server.started, row.idle_since, row.ends_at, row.hold, row.may)
-            for row in rows
-        ]
-        parts = (
-            shown,
-            found.products,
-            found.round.at,
-            found.round.problems,
-            self.context.snapshot.error,
-            self.viewer,
-            self.request.query,
-        )
-        return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"'
-
 
 class BoardForm(BoardPage):
     """What the buttons of the board do: one server's, or those of the servers that are chosen."""
 
     async def post(self) -> None:
         filters = self._read_filters(self.get_body_argument)
-        form = self.read_form("reason", KEEP, END_HOLD, RELEASE, "all")
+        form = self.read_form("reason", KEEP, END_HOLD, CONTINUE, RELEASE, "all")
         try:
             done = await self._do(form)
         except Problem as problem:
@@ -97,34 +91,30 @@ class BoardForm(BoardPage):
         context, viewer = self.context, self.viewer
         reason = read_sentence("A reason", form["reason"], needed=False)
         if form["all"]:
-            return await self._release(await self._find_chosen(form["all"]), reason)
-        for action in (KEEP, END_HOLD, RELEASE):
+            chosen = self._choose(form["all"], self.get_body_argument("team", ""))
+            if form["all"] == "asked":
+                reason = read_sentence("A reason", form["reason"], needed=True)
+                _tell(*await appeal(context, viewer, chosen, reason), "asked for")
+                return "appealed"
+            _tell(*await release_many(context, viewer, chosen, reason), "being stopped")
+            return "released"
+        for action in (KEEP, END_HOLD, CONTINUE, RELEASE):
             if not form[action]:
                 continue
-            [(user, server)] = keeping.read_keys([form[action]])
+            [(user, server)] = read_keys([form[action]])
             return await do_to_server(
                 context, viewer, action, user=user, server=server, reason=reason
             )
         raise Problem("Nothing was chosen: use one of the buttons.")
 
-    async def _find_chosen(self, which: str) -> list[keeping.Key]:
+    def _choose(self, which: str, team: str) -> Choice:
         if which == "mine":
-            return await keeping.list_own(self.context, self.viewer)
-        if not (chosen := keeping.read_keys(self.get_body_arguments("pick"))):
-            raise Problem("No server is selected: tick those that you want to release.")
+            return of_person(self.viewer.name)
+        if which == "team":
+            return of_team(self.viewer, team)
+        if not (chosen := read_keys(self.get_body_arguments("pick"))):
+            raise Problem("No server is selected: tick those that you mean.")
         return chosen
-
-    async def _release(self, keys: list[keeping.Key], reason: str) -> str:
-        ended, failed = await keeping.release_many(self.context, self.viewer, keys, reason=reason)
-        if failed:
-            told = [f"{user}/{name}: {why.sentence}" for (user, name), why in failed.items()]
-            more = f" And {len(told) - 3} more." if len(told) > 3 else ""
-            raise Problem(
-                f"{len(ended)} of {len(keys)} servers are being stopped. "
-                f"{' '.join(told[:3])}{more}",
-                status=409,
-            )
-        return "released"
 
 
 class ServerPage(PageHandler):
@@ -175,21 +165,30 @@ class ServerForm(ServerPage):
             self.set_status(problem.status)
             await self.show_server(user, name, problem=problem, form=form)
         else:
-            path = "" if action == RELEASE else f"gpus/{quote(user, safe='')}/{quote(name)}"
+            path = (
+                ""
+                if action in (CONTINUE, RELEASE)
+                else f"gpus/{quote(user, safe='')}/{quote(name)}"
+            )
             self.done(path, done)
 
 
 class DryRunPage(PageHandler):
     """What the policy that holds, or an edited one, would end now."""
 
+    async def prepare(self) -> None:
+        """The page itself shows the policy, so whoever may not try one sees nothing of it."""
+        await super().prepare()
+        if not self._finished:
+            dry_runs.check_viewer(self.viewer)
+
     async def get(self) -> None:
-        run = await dry_runs.try_policy(self.context, self.viewer)
-        self._show(run, typed="")
+        self._show(await dry_runs.try_policy(self.context, self.viewer), typed="")
 
     async def post(self) -> None:
         typed = self.read_form("policy")["policy"]
         try:
-            run = await dry_runs.try_policy(self.context, self.viewer, _read_policy(typed))
+            run = await dry_runs.try_policy(self.context, self.viewer, typed)
         except Problem as problem:
             self.set_status(problem.status)
             self._show(None, typed=typed, problem=problem)
@@ -215,6 +214,18 @@ class DryRunPage(PageHandler):
         )
 
 
+def _tell(done: list[Key], failed: dict[Key, Problem], what: str) -> None:
+    """Raises Problem where that was not done to all of many servers."""
+    if not failed:
+        return
+    told = [f"{user}/{name}: {why.sentence}" for (user, name), why in failed.items()]
+    more = f" And {len(told) - 3} more." if len(told) > 3 else ""
+    raise Problem(
+        f"{len(done)} of {len(done) + len(failed)} servers are {what}. {' '.join(told[:3])}{more}",
+        status=409,
+    )
+
+
 async def do_to_server(
     context: Context,
     viewer: Viewer,
@@ -238,32 +249,17 @@ async def do_to_server(
     if action == END_HOLD:
         await keeping.end_hold(context, viewer, user=user, server=server)
         return "unheld"
-    await release_server(context, viewer, user=user, server=server, reason=reason)
+    if action == CONTINUE:
+        await continue_server(context, viewer, user=user, server=server)
+        return "continued"
+    await end_server(context, viewer, stops.RELEASE, user=user, server=server, reason=reason)
     return "released"
-
-
-def _read_policy(typed: str) -> dict[str, Any]:
-    """The table that somebody typed as YAML; raises Problem."""
-    if len(typed) > MAX_POLICY:
-        raise Problem(f"A policy has {MAX_POLICY} characters at most: please shorten it.")
-    try:
-        # moments are texts in values of a release
-        values = json.loads(json.dumps(yaml.safe_load(typed), default=lambda v: v.isoformat()))
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" in line {mark.line + 1}" if mark else ""
-        raise Problem(f"The policy is no YAML{where}: please correct it.") from error
-    if isinstance(values, dict) and values.keys() == {"culling"}:
-        values = values["culling"]
-    if not isinstance(values, dict):
-        raise Problem("The policy must be a table with rules and exemptions: please correct it.")
-    return values
 
 
 ROUTES: list[tuple[str, type[PageHandler]]] = [
     (r"", BoardPage),
     (r"gpus", BoardForm),
     (r"gpus/([^/]+)/([^/]*)", ServerPage),
-    (rf"gpus/([^/]+)/([^/]*)/({KEEP}|{HOLD}|{END_HOLD}|{RELEASE})", ServerForm),
+    (rf"gpus/([^/]+)/([^/]*)/({KEEP}|{HOLD}|{END_HOLD}|{CONTINUE}|{RELEASE})", ServerForm),
     (r"dry-run", DryRunPage),
 ]

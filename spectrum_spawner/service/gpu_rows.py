@@ -1,8 +1,8 @@
 """Rows of the GPU board: who holds which GPUs, what they do, and what comes next. Pure."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from spectrum_spawner.activity import Hold
@@ -14,21 +14,23 @@ from spectrum_spawner.service.culling.round import Round
 from spectrum_spawner.service.culling.rules import Rule, Subject
 from spectrum_spawner.service.culling.standing import Standing
 from spectrum_spawner.service.moments import stamp
+from spectrum_spawner.service.rights import Viewer, may_keep_or_release
 from spectrum_spawner.service.servers import Server
 
 # what the GPUs of a server do, in the order in which people want to see them
 ENDING, IDLE, UNKNOWN, HELD, WORKING = "ending", "idle", "unknown", "held", "working"
+GPU_IDLE = "gpu-idle"  # the server works, and its GPUs have not for hours
 STARTING, STOPPING = "starting", "stopping"
-STATES = (ENDING, IDLE, UNKNOWN, HELD, WORKING, STARTING, STOPPING)
-KEEP, HOLD, END_HOLD, RELEASE = "keep", "hold", "end-hold", "release"
+STATES = (ENDING, IDLE, GPU_IDLE, UNKNOWN, HELD, WORKING, STARTING, STOPPING)
+KEEP, HOLD, END_HOLD = "keep", "hold", "end-hold"
+CONTINUE, RELEASE = "continue", "release"
 NO_PRODUCT = "GPU"  # of profiles that take any
 WIDTH, HEIGHT = 60, 16  # of a sparkline
-LATE = timedelta(seconds=30)  # by which a server may start before the pod of its former run ends
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuRow:
-    """One server with GPUs.
+    """One server with GPUs, as somebody sees it who may do everything; `as_seen_by` others.
 
     `utilisation` is the highest of its GPUs in percent, `history` the same for each minute of the
     last hour; None is what nobody measured. `idle_since`, `warn_at` and `ends_at` are set where
@@ -58,6 +60,13 @@ class GpuRow:
     def key(self) -> str:
         """How forms name the server: a name has no slash."""
         return f"{self.server.user}/{self.server.name}"
+
+    def as_seen_by(self, viewer: Viewer) -> "GpuRow":
+        may = self.may if may_keep_or_release(viewer, self.server) else ()
+        is_own = self.server.user == viewer.name
+        if (may, is_own) == (self.may, self.is_own):
+            return self
+        return replace(self, may=may, is_own=is_own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,25 +98,28 @@ def make_row(
     profile: Profile | None,
     team_title: str,
     history: tuple[float | None, ...] = (),
-    may_act: bool = False,
-    is_own: bool = False,
     leaves_at: datetime | None = None,
+    can_continue: bool = False,
+    is_releasing: bool = False,
 ) -> GpuRow:
     """The row of a server that the hub knows, with what the last look found of its run.
 
-    `leaves_at` is when it ends because its owner left the team.
+    `leaves_at` is when it ends because its owner left the team, `can_continue` whether its team
+    has a profile without a GPU for it, `is_releasing` that it ends with others, one by one.
     """
+    if is_releasing:
+        server = replace(server, pending="stop")
     key = (server.user, server.name)
     subject = find_subject(server, round)
     verdict = round.verdicts.get(key) if subject else None
     standing = round.standings.get(key) if subject else None
     evidence = round.evidence.get(key) if subject else None
     rule = verdict.rule if verdict else None
-    keeper = rule if round.enabled else None  # nothing is to be kept where nothing ends
     hold = find_hold(evidence, rule, round.at) if evidence and rule and round.at else None
     warn_at, ends_at = _find_end(round, verdict, standing, leaves_at)
     left = rule.extensions - standing.extensions if rule and standing else 0
     state = find_state(server, verdict, standing)
+    since = verdict and (verdict.gpu_idle_since if state == GPU_IDLE else verdict.idle_since)
     return GpuRow(
         server=server,
         team_title=team_title,
@@ -120,20 +132,30 @@ def make_row(
         verdict=verdict,
         utilisation=find_utilisation(subject, evidence, round.at) if subject and round.at else None,
         history=history,
-        idle_since=verdict.idle_since if verdict else None,
+        idle_since=since or None,
         warn_at=warn_at,
         ends_at=ends_at,
         hold=hold,
         extensions_left=max(left, 0),
-        may=_list_actions(server, keeper, standing, hold) if may_act else (),
-        is_own=is_own,
+        may=_list_actions(server, rule, standing, hold, can_continue),
     )
+
+
+def list_holders(
+    servers: Iterable[Server], round: Round, profiles: Mapping[str, Profile]
+) -> Iterator[Server]:
+    """Those that hold GPUs."""
+    for server in servers:
+        profile = profiles.get(server.profile)
+        subject = round.subjects.get((server.user, server.name))
+        if profile.gpu if profile else subject and subject.run.gpus:
+            yield server
 
 
 def find_subject(server: Server, round: Round) -> Subject | None:
     """The run that the last look saw, unless it was one before this."""
     subject = round.subjects.get((server.user, server.name))
-    if subject is None or (server.started and subject.run.started < server.started - LATE):
+    if subject is None or (server.started and not subject.is_of(server.started)):
         return None
     return subject
 
@@ -143,10 +165,10 @@ def find_state(server: Server, verdict: Verdict | None, standing: Standing | Non
         return STOPPING if server.pending == "stop" else STARTING
     if verdict is None:
         return UNKNOWN
-    if standing and standing.warned_at:
+    if standing and standing.warned_at and verdict.cause is not Cause.UNKNOWN:
         return ENDING
     if verdict.is_busy:
-        return WORKING
+        return GPU_IDLE if verdict.is_gpu_idle_long else WORKING
     if verdict.cause in (Cause.HELD, Cause.EXEMPT):
         return HELD
     return IDLE if verdict.cause is Cause.IDLE else UNKNOWN
@@ -180,7 +202,7 @@ def list_products(
                 name=name,
                 held=count(mine),
                 working=count(mine, WORKING, HELD),
-                idle=count(mine, IDLE, ENDING),
+                idle=count(mine, IDLE, ENDING, GPU_IDLE),
                 unknown=count(mine, UNKNOWN, STARTING, STOPPING),
                 total=inventory.total(resource, product) if resource else None,
                 free=inventory.free(resource, product) if resource else None,
@@ -303,11 +325,15 @@ def _say(server: Server, round: Round, verdict: Verdict | None, leaves_at: datet
 
 
 def _list_actions(
-    server: Server, rule: Rule | None, standing: Standing | None, hold: Hold | None
+    server: Server,
+    rule: Rule | None,
+    standing: Standing | None,
+    hold: Hold | None,
+    can_continue: bool,
 ) -> tuple[str, ...]:
     if server.pending == "stop":
         return ()
-    found = [RELEASE]
+    found = [CONTINUE, RELEASE] if can_continue and not server.pending else [RELEASE]
     if rule and not hold and rule.hold and not server.pending:
         found.insert(0, HOLD)
     if hold:

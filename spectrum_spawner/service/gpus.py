@@ -1,100 +1,114 @@
 """What somebody may see of the GPUs now: the board, one server, and what its owner is told."""
 
+import asyncio
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
+from spectrum_spawner.service import departures
+from spectrum_spawner.service.appeals import Appeal
 from spectrum_spawner.service.context import Context
+from spectrum_spawner.service.culling.policy import Cause
 from spectrum_spawner.service.culling.round import Round
+from spectrum_spawner.service.culling.sweep import Key
 from spectrum_spawner.service.gpu_rows import (
     GpuRow,
     Product,
     can_extend,
     hold_to_json,
-    list_products,
-    make_row,
+    select_rows,
+    sort_rows,
 )
+from spectrum_spawner.service.gpu_table import GpuTable, Parts, can_continue, make_one
 from spectrum_spawner.service.moments import stamp
 from spectrum_spawner.service.problem import Problem
-from spectrum_spawner.service.rights import Viewer, may_keep_or_release, may_see_server
-from spectrum_spawner.service.servers import Server
+from spectrum_spawner.service.rights import Viewer, may_see_server
+
+TOLD = ("kind", "text", "ends_at", "keep")  # what a server hears of its own end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """The servers with GPUs that somebody may see, and of all others how many GPUs they hold."""
+    """The servers with GPUs, as `viewer` may see them; of others only how many GPUs they hold.
 
-    rows: list[GpuRow]
-    products: list[Product]
+    `version` is another one whenever a page of this looks different.
+    """
+
+    viewer: Viewer
+    everybody: tuple[GpuRow, ...]
+    products: tuple[Product, ...]
     round: Round
+    problems: tuple[str, ...]
+    version: str
+
+    @cached_property
+    def rows(self) -> list[GpuRow]:
+        """In no order."""
+        viewer = self.viewer
+        return [
+            row.as_seen_by(viewer) for row in self.everybody if may_see_server(viewer, row.server)
+        ]
+
+
+async def read_table(context: Context) -> GpuTable:
+    """The rows of all, as of now."""
+    await context.table.refresh(await _find_parts(context), context.culler.history)
+    return context.table
 
 
 async def read_board(context: Context, viewer: Viewer) -> Board:
-    """Rows in no order; raises Problem while nobody knows the teams."""
     await context.snapshot.refresh()
-    round = context.culler.round
-    leaving = await _list_leaving(context)
-    everybody = [
-        _make_row(context, viewer, server, round, leaving) for server in list_holders(context)
-    ]
+    table = await read_table(context)
+    problems = context.culler.problems
+    seen = (table.version, viewer, problems, context.snapshot.error)
     return Board(
-        rows=[row for row in everybody if may_see_server(viewer, row.server)],
-        products=list_products(everybody, await context.stock.read(), context.settings.profiles),
-        round=round,
+        viewer=viewer,
+        everybody=table.rows,
+        products=table.products,
+        round=context.culler.round,
+        problems=problems,
+        version=hashlib.sha256(repr(seen).encode()).hexdigest(),
     )
+
+
+async def choose_rows(board: Board, *, sort: str = "", **chosen: str) -> list[GpuRow]:
+    """Rows as `select_rows` takes them, in order; in a thread, since of thousands it takes long."""
+
+    def choose() -> list[GpuRow]:
+        return sort_rows(select_rows(board.rows, **chosen), sort)
+
+    return await asyncio.to_thread(choose)
 
 
 async def find_row(context: Context, viewer: Viewer, *, user: str, server: str) -> GpuRow:
     """One server, with GPUs or without; raises Problem."""
     await context.snapshot.refresh()
-    found = next((s for s in context.snapshot if (s.user, s.name) == (user, server)), None)
+    found = context.snapshot.find(user, server)
     if found is None or not may_see_server(viewer, found):
         raise Problem("There is no such server running: it may have ended already.", status=404)
-    leaving = await _list_leaving(context)
-    return _make_row(context, viewer, found, context.culler.round, leaving)
+    row = make_one(found, await _find_parts(context), context.culler.history)
+    return row.as_seen_by(viewer)
 
 
-def list_holders(context: Context) -> Iterator[Server]:
-    """The servers with GPUs that are active now, whoever they belong to."""
-    subjects = context.culler.round.subjects
-    for server in context.snapshot:
-        profile = context.settings.profiles.get(server.profile)
-        subject = subjects.get((server.user, server.name))
-        if profile.gpu if profile else subject and subject.run.gpus:
-            yield server
-
-
-def list_idle_notices(context: Context) -> list[dict[str, Any]]:
-    """What owners are told of ends that are near, for the hub's pages."""
+def list_notices(context: Context) -> list[dict[str, Any]]:
+    """What owners are told of ends that are near and of appeals, for the hub's pages."""
     round = context.culler.round
-    return [
-        {
-            "user": user,
-            "server": server,
-            "team": round.subjects[user, server].team,
-            "kind": "idle",
-            "text": round.verdicts[user, server].text,
-            "at": stamp(standing.warned_at),
-            "ends_at": stamp(standing.ends_at),
-            "keep": can_extend(standing, round.verdicts[user, server].rule),
-        }
-        for (user, server), standing in round.standings.items()
-        if round.enabled
-        and standing.warned_at
-        and standing.ends_at
-        and (user, server) in round.verdicts
-    ]
+    ends = [notice for key in round.standings if (notice := _make_notice(round, key))]
+    return [*ends, *(each.as_notice() for key in context.appeals for each in _appeal(context, key))]
 
 
-def list_own_notices(context: Context, server: tuple[str, str]) -> list[dict[str, Any]]:
-    """What a server is told of its own end; `server` is owner and name."""
-    kept = ("kind", "text", "ends_at", "keep")
-    return [
-        {key: notice[key] for key in kept}
-        for notice in list_idle_notices(context)
-        if (notice["user"], notice["server"]) == server
-    ]
+def list_own_notices(context: Context, key: Key) -> list[dict[str, Any]]:
+    """What a server is told of its own end, and of appeals."""
+    end = _make_notice(context.culler.round, key)
+    notices = [*([end] if end else []), *(each.as_notice() for each in _appeal(context, key))]
+    if not notices or (server := context.snapshot.find(*key)) is None:
+        return []
+    profiles = context.settings.profiles
+    profile, sheet = profiles.get(server.profile), context.teams.get(server.team)
+    more = {"continue": can_continue(profile, sheet, profiles)}
+    return [{**{part: notice[part] for part in TOLD}, **more} for notice in notices]
 
 
 async def describe_self(context: Context, viewer: Viewer) -> dict[str, Any]:
@@ -118,27 +132,41 @@ async def describe_self(context: Context, viewer: Viewer) -> dict[str, Any]:
     }
 
 
-async def _list_leaving(context: Context) -> dict[tuple[object, ...], datetime]:
-    """When servers end whose owners left the team, by run."""
-    grace = timedelta(seconds=context.settings.leaving_grace)
-    return {d.run: d.ends_at(grace) for d in await context.ledger.list_departures()}
+def _appeal(context: Context, key: Key) -> Iterator[Appeal]:
+    """What was asked last of the owner of a server, while that still holds."""
+    appeal = context.appeals.get(key)
+    if appeal and appeal.holds(context.snapshot.find(*key), context.now()):
+        yield appeal
 
 
-def _make_row(
-    context: Context,
-    viewer: Viewer,
-    server: Server,
-    round: Round,
-    leaving: dict[tuple[object, ...], datetime],
-) -> GpuRow:
-    subject = round.subjects.get((server.user, server.name))
-    return make_row(
-        server,
-        round,
-        profile=context.settings.profiles.get(server.profile),
-        team_title=context.title_of(server.team),
-        history=context.culler.history.of(subject, context.now()) if subject else (),
-        may_act=may_keep_or_release(viewer, server),
-        is_own=server.user == viewer.name,
-        leaves_at=leaving.get((server.user, server.name, server.team, server.started)),
+def _make_notice(round: Round, key: Key) -> dict[str, Any] | None:
+    """The end of a server that is near; None while there is none, or nobody knows any more."""
+    standing, verdict = round.standings.get(key), round.verdicts.get(key)
+    subject = round.subjects.get(key)
+    if not round.enabled or standing is None or verdict is None or subject is None:
+        return None
+    if not standing.warned_at or not standing.ends_at or verdict.cause is Cause.UNKNOWN:
+        return None
+    user, server = key
+    return {
+        "user": user,
+        "server": server,
+        "team": subject.team,
+        "kind": "idle",
+        "text": verdict.text,
+        "at": stamp(standing.warned_at),
+        "ends_at": stamp(standing.ends_at),
+        "keep": can_extend(standing, verdict.rule),
+    }
+
+
+async def _find_parts(context: Context) -> Parts:
+    return Parts(
+        round=context.culler.round,
+        people=context.snapshot.people,
+        sheets=dict(context.teams.items()),
+        leaving=await departures.list_ends(context),
+        releasing=frozenset(context.releasing),
+        inventory=await context.stock.read(),
+        profiles=context.settings.profiles,
     )

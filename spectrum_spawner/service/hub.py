@@ -1,6 +1,7 @@
-"""The hub's REST API: who runs what, and the end of a server. Nothing else is asked of it."""
+"""The hub's REST API: who runs what, the end of a server, and a start in place of what ended."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ from spectrum_spawner.service.servers import Person
 PAGE = 200  # users a request, the most that the hub gives
 TRIES = 3  # lists until one is not changed meanwhile
 TIMEOUT = 10.0  # seconds that one request may take
-STOP_TIMEOUT = 30.0  # as the hub waits for a while for the end of a server before it answers
+STOP_TIMEOUT = 30.0  # as the hub waits for a while for an end or a start before it answers
 PAGES = "application/jupyterhub-pagination+json"
 
 
@@ -59,14 +60,32 @@ class Hub:
             return None
         return _read_person(model)
 
+    async def is_shared(self, user: str, server: str) -> bool:
+        """Whether others may be in a server; raises HubError."""
+        path = f"/shares/{quote(user, safe='')}/{quote(server, safe='')}"
+        status, model = await self._call("GET", path)
+        try:
+            return status != 404 and bool(model["items"])
+        except (LookupError, TypeError) as error:
+            raise HubError(f"shares come without {error}") from error
+
     async def stop(self, user: str, server: str, *, by: str, reason: str) -> None:
         """Ask for the end of a server; that it ended already is fine. Raises HubError.
 
         The owner's home page tells who wanted it (`by`, an actor) and why.
         """
-        path = f"/users/{quote(user, safe='')}"
-        path += f"/servers/{quote(server, safe='')}" if server else "/server"
-        await self._call("DELETE", path, {"by": by, "reason": reason}, timeout=STOP_TIMEOUT)
+        errand = {"by": by, "reason": reason}
+        await self._call("DELETE", _find_server(user, server), errand, timeout=STOP_TIMEOUT)
+
+    async def start(
+        self, user: str, server: str, options: Mapping[str, str], *, by: str, reason: str
+    ) -> None:
+        """Ask for a server; the hub checks what its owner may start now. Raises HubError.
+
+        The answer may come before it runs: of a start that fails later the hub tells its owner.
+        """
+        body = {"user_options": dict(options), "by": by, "reason": reason}
+        await self._call("POST", _find_server(user, server), body, timeout=STOP_TIMEOUT)
 
     async def _read_pages(self) -> tuple[list[dict[str, Any]], bool]:
         found: list[dict[str, Any]] = []
@@ -100,11 +119,18 @@ class Hub:
             raise HubError(str(error) or type(error).__name__) from error
 
 
+def _find_server(user: str, server: str) -> str:
+    path = f"/users/{quote(user, safe='')}"
+    return f"{path}/servers/{quote(server, safe='')}" if server else f"{path}/server"
+
+
 def _read_person(model: dict[str, Any]) -> Person:
     try:
         return Person.from_model(model)
     except KeyError as error:
         raise HubError(f"a user comes without {error}: the service's token lacks rights") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise HubError(f"a user cannot be read: {error!r}") from error
 
 
 def _error(status: int, text: str) -> HubError:

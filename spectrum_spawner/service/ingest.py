@@ -7,8 +7,10 @@ from hmac import compare_digest
 
 from spectrum_spawner.audit import Record, RecordError
 from spectrum_spawner.service import departures, exposition, gpus, volumes
+from spectrum_spawner.service.continuing import continue_server
 from spectrum_spawner.service.handler import Answering
 from spectrum_spawner.service.problem import Problem
+from spectrum_spawner.service.rights import Viewer
 
 MAX_RECORDS = 500  # of one request
 
@@ -55,7 +57,7 @@ class Notices(Internal):
         if self.writer != "hub":
             raise Problem("Notices are for the hub.", status=403)
         leaving = await departures.list_notices(self.context)
-        self.write_json({"notices": [*leaving, *gpus.list_idle_notices(self.context)]})
+        self.write_json({"notices": [*leaving, *gpus.list_notices(self.context)]})
 
 
 class Keep(Internal):
@@ -69,6 +71,20 @@ class Keep(Internal):
         if body.keys() != {"user", "server"} or not isinstance(user, str):
             raise Problem("The body must hold a user and a server.")
         await self.context.culler.extend((user, str(server)), by=f"user:{user}")
+        self.set_status(204)
+
+
+class Continue(Internal):
+    """A click of somebody's on the home page: a server of their own goes on without a GPU."""
+
+    async def post(self) -> None:
+        if self.writer != "hub":
+            raise Problem("What people click is for the hub to tell.", status=403)
+        body = self.read_json()
+        user, server = body.get("user"), body.get("server")
+        if body.keys() != {"user", "server"} or not isinstance(user, str):
+            raise Problem("The body must hold a user and a server.")
+        await continue_server(self.context, Viewer(name=user), user=user, server=str(server))
         self.set_status(204)
 
 
@@ -101,6 +117,7 @@ ROUTES: list[tuple[str, type[Answering]]] = [
     (r"/internal/audit", Ingest),
     (r"/internal/notices", Notices),
     (r"/internal/keep", Keep),
+    (r"/internal/continue", Continue),
     (r"/internal/volumes", Volumes),
     (r"/healthz", Health),
     (r"/metrics", exposition.Exposition),

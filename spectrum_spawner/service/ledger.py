@@ -30,6 +30,7 @@ from spectrum_spawner.service.rights import AuditScope
 T = TypeVar("T")
 
 THREADS = 4
+ANSWER_WITHIN = 20.0  # seconds that a database may take, whatever hangs: people wait for it
 PAGE = 100  # records a page
 BATCH = 1000  # records that an export reads at a time
 STOPS = ("stop", "stop-request", "cull", "release", "end")
@@ -43,12 +44,14 @@ class LedgerError(Exception):
 class Query:
     """Which records: those of `scope` to which everything else that is set applies.
 
-    `person` acted or is whom it is about. `before` is the place of a record: only older ones.
+    `person` acted or is whom it is about, `server` its owner and name. `before` is the place of a
+    record: only older ones.
     """
 
     scope: AuditScope
     team: str = ""
     person: str = ""
+    server: tuple[str, str] | None = None
     action: str = ""
     since: datetime | None = None
     until: datetime | None = None
@@ -66,11 +69,13 @@ class Entry:
 class Ledger:
     """One database. `open` before anything else; everything here raises LedgerError.
 
-    `errors` counts how often that was.
+    `errors` counts how often that was. Records that are new are handed to who listens, once they
+    are kept.
     """
 
     def __init__(self, url: str) -> None:
         self.errors = 0
+        self._hear: Callable[[Sequence[Record]], None] = lambda _: None
         try:
             self._engine = tables.make_engine(url)
         except (sa.exc.ArgumentError, ImportError, ValueError) as error:
@@ -87,9 +92,13 @@ class Ledger:
         self._threads.shutdown()
         self._engine.dispose()
 
+    def listen(self, hear: Callable[[Sequence[Record]], None]) -> None:
+        """Let `hear` be called with new records; it must return at once."""
+        self._hear = hear
+
     async def add(self, records: Iterable[Record]) -> None:
         """Keep records; those whose id is known already are left out."""
-        await self._run(self._add, list(records))
+        self._hear(await self._run(self._add, list(records)))
 
     async def find(self, query: Query, *, limit: int = PAGE) -> list[Entry]:
         """The newest records first."""
@@ -137,19 +146,25 @@ class Ledger:
 
     async def add_departure(self, departure: Departure, record: Record) -> None:
         """Keep a departure, in place of one of an earlier run of the same server."""
-        await self._run(self._replace_departure, departure, departure, [record])
+        self._hear(await self._run(self._replace_departure, departure, departure, [record]))
 
     async def remove_departure(self, departure: Departure, *records: Record) -> None:
-        await self._run(self._replace_departure, departure, None, records)
+        self._hear(await self._run(self._replace_departure, departure, None, records))
 
     async def work(self, work: Callable[..., T], *args: Any, records: Sequence[Record] = ()) -> T:
         """Call `work(connection, *args)` in a thread, within one transaction with `records`."""
-        return await self._run(self._work, work, args, records)
+        result, new = await self._run(self._work, work, args, records)
+        self._hear(new)
+        return result
 
     async def _run(self, work: Callable[..., T], *args: Any) -> T:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._threads, partial(work, *args))
+            async with asyncio.timeout(ANSWER_WITHIN):
+                return await loop.run_in_executor(self._threads, partial(work, *args))
+        except TimeoutError as error:
+            self.errors += 1
+            raise LedgerError(f"no answer within {ANSWER_WITHIN:g} seconds") from error
         except sa.exc.SQLAlchemyError as error:
             self.errors += 1
             raise LedgerError(str(getattr(error, "orig", None) or error)) from error
@@ -166,23 +181,31 @@ class Ledger:
                     "most: install the newer release again, or name another database."
                 )
 
-    def _work(self, work: Callable[..., T], args: Sequence[Any], records: Sequence[Record]) -> T:
+    def _work(
+        self, work: Callable[..., T], args: Sequence[Any], records: Sequence[Record]
+    ) -> tuple[T, list[Record]]:
         with self._engine.begin() as connection:
-            self._insert(connection, records)
-            return work(connection, *args)
+            new = self._insert(connection, records)
+            return work(connection, *args), new
 
-    def _add(self, records: Sequence[Record]) -> None:
+    def _add(self, records: Sequence[Record]) -> list[Record]:
         with self._engine.begin() as connection:
-            self._insert(connection, records)
+            return self._insert(connection, records)
 
-    def _insert(self, connection: sa.Connection, records: Sequence[Record]) -> None:
+    def _insert(self, connection: sa.Connection, records: Sequence[Record]) -> list[Record]:
+        """Those that were not there."""
         is_postgresql = self._engine.dialect.name == "postgresql"
         insert = (
             postgresql.insert(tables.records) if is_postgresql else sqlite.insert(tables.records)
         )
-        if records:
-            rows = [_to_row(record) for record in records]
-            connection.execute(insert.on_conflict_do_nothing(), rows)
+        if not records:
+            return []
+        ids = tables.records.c.id
+        wanted = sa.select(ids).where(ids.in_([record.id for record in records]))
+        known = set(connection.scalars(wanted))
+        rows = [_to_row(record) for record in records]
+        connection.execute(insert.on_conflict_do_nothing(), rows)
+        return [record for record in records if record.id not in known]
 
     def _find(self, query: Query, limit: int) -> list[Entry]:
         newest = tables.records.c.at.desc(), tables.records.c.seq.desc()
@@ -221,13 +244,13 @@ class Ledger:
 
     def _replace_departure(
         self, old: Departure, new: Departure | None, records: Sequence[Record]
-    ) -> None:
+    ) -> list[Record]:
         mine = sa.and_(tables.leaving.c.user == old.user, tables.leaving.c.server == old.server)
         with self._engine.begin() as connection:
             connection.execute(tables.leaving.delete().where(mine))
             if new is not None:
                 connection.execute(tables.leaving.insert().values(_to_texts(asdict(new))))
-            self._insert(connection, records)
+            return self._insert(connection, records)
 
 
 def _conditions(query: Query) -> list[sa.ColumnElement[bool]]:
@@ -237,6 +260,8 @@ def _conditions(query: Query) -> list[sa.ColumnElement[bool]]:
         found.append(columns.team == query.team)
     if query.person:
         found.append(_about(query.person))
+    if query.server is not None:
+        found.append(_of_server(query.server))
     if query.action:
         found.append(columns.action == query.action)
     if query.since is not None:
@@ -262,9 +287,14 @@ def _in_scope(scope: AuditScope) -> sa.ColumnElement[bool]:
     if scope.stops_in:
         found.append(columns.team.in_(sorted(scope.stops_in)) & columns.action.in_(STOPS))
     if scope.server is not None:
-        user, server = scope.server
-        found.append((columns.user == user) & (columns.server == server) & (columns.team != ""))
+        found.append(_of_server(scope.server))
     return sa.or_(*found)
+
+
+def _of_server(key: tuple[str, str]) -> sa.ColumnElement[bool]:
+    """What is about a server has a team, other than what is about its owner."""
+    columns = tables.records.c
+    return (columns.user == key[0]) & (columns.server == key[1]) & (columns.team != "")
 
 
 def _about(person: str) -> sa.ColumnElement[bool]:

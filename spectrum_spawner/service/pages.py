@@ -9,7 +9,7 @@ from spectrum_spawner.service.frame import PageHandler
 from spectrum_spawner.service.preferences import set_preferences
 from spectrum_spawner.service.problem import Problem
 from spectrum_spawner.service.rights import may_ask, may_decide, may_set_preferences
-from spectrum_spawner.service.stops import stop_server
+from spectrum_spawner.service.stops import STOP, end_server
 
 
 class TeamsPage(PageHandler):
@@ -46,8 +46,13 @@ class StopForm(TeamPage):
         form = self.read_form("user", "server", "reason")
         try:
             reason = asking.read_sentence("A reason", form["reason"], needed=False)
-            await stop_server(
-                self.context, self.viewer, user=form["user"], server=form["server"], reason=reason
+            await end_server(
+                self.context,
+                self.viewer,
+                STOP,
+                user=form["user"],
+                server=form["server"],
+                reason=reason,
             )
         except Problem as problem:
             self.set_status(problem.status)

@@ -1,5 +1,6 @@
 """What pages and API show of the records: words, bars and plain JSON values. Pure."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -184,6 +185,32 @@ def request_to_json(request: Request) -> dict[str, Any]:
         "decidedBy": request.decided_by,
         "decidedAt": _text(request.decided_at),
     }
+
+
+def list_details(details: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a record says beside its sentence, in words: the evidence that it stands on first."""
+    readings = details.get("evidence") or ()
+    found = [
+        (str(reading.get("source", "")), _say_reading(reading))
+        for reading in (readings if isinstance(readings, list | tuple) else ())
+        if isinstance(reading, Mapping)
+    ]
+    rest = ((key, value) for key, value in details.items() if key != "evidence")
+    return [*found, *((key.replace("_", " "), _say(value)) for key, value in rest if value)]
+
+
+def _say_reading(reading: Mapping[str, Any]) -> str:
+    """One kind of evidence: what it said, since when, and when that was measured."""
+    text = (
+        f"{reading.get('answer', '')}{': ' if reading.get('text') else ''}{reading.get('text', '')}"
+    )
+    since, at = reading.get("since"), reading.get("at")
+    told = (f"since {since}" if since else "", f"measured {at}" if at else "never measured")
+    return ", ".join([text, *filter(None, told)])
+
+
+def _say(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def csv_cells(values: Iterable[str]) -> list[str]:

@@ -30,6 +30,14 @@ def make_record(action: str, actor: str, *, at: datetime, **rest: Any) -> Record
     return replace(record, at=stamp(at))
 
 
+def name_of(actor: str) -> str:
+    """What people call an actor: whoever uses a server's own token is somebody in that server."""
+    kind, _, name = actor.partition(":")
+    if kind != "server":
+        return name or actor
+    return f"somebody in the server of {name.removesuffix('/')}"
+
+
 def make_record_of(
     subject: Subject,
     action: str,

@@ -32,8 +32,11 @@ class Viewer:
 
     @property
     def actor(self) -> str:
-        """How records call them."""
-        return f"user:{self.name}"
+        """How records call them. Whoever is in a server has its token, guests included."""
+        if self.server is None:
+            return f"user:{self.name}"
+        user, name = self.server
+        return f"server:{user}/{name}"
 
     @property
     def may_act(self) -> bool:
@@ -109,13 +112,22 @@ def may_keep_or_release(viewer: Viewer, server: Server) -> bool:
     return viewer.server == (server.user, server.name) or may_stop(viewer, server)
 
 
-def may_try_policy(viewer: Viewer) -> bool:
-    """To see what a policy would end: administrators, and leads for the teams that they lead."""
-    return viewer.may_act and (viewer.admin or bool(viewer.leads))
-
-
-def may_try_policy_on(viewer: Viewer, team: str) -> bool:
+def may_release_team(viewer: Viewer, team: str) -> bool:
+    """To end all servers of a team that hold GPUs."""
     return viewer.may_act and (viewer.admin or team in viewer.leads)
+
+
+def may_try_policy(viewer: Viewer, team: str | None = None) -> bool:
+    """To see what a policy would end in a team, or in any: administrators, and its leads."""
+    leads = bool(viewer.leads) if team is None else team in viewer.leads
+    return viewer.may_act and (viewer.admin or leads)
+
+
+def may_see_hours(viewer: Viewer, *, user: str, team: str) -> bool:
+    """One's own GPU hours, and whoever's in teams that one leads; a server's token sees none."""
+    if not viewer.may_act:
+        return False
+    return viewer.admin or user == viewer.name or team in viewer.leads
 
 
 def may_report(viewer: Viewer) -> bool:

@@ -12,14 +12,16 @@ from spectrum_spawner.service.moments import read_moment
 class Server:
     """A server that is active. `name` is "" for a person's default server.
 
-    `team` and `profile` are names as chosen at the start, `pending` is "spawn" or "stop" while
-    that lasts.
+    `team`, `profile`, `image` and `scratch` are names as chosen at the start, `pending` is "spawn"
+    or "stop" while that lasts.
     """
 
     user: str
     name: str
     team: str
     profile: str
+    image: str = ""
+    scratch: str = ""
     started: datetime | None = None
     last_activity: datetime | None = None
     pending: str = ""
@@ -56,6 +58,8 @@ def _read_server(user: str, model: Mapping[str, Any]) -> Server:
         name=model["name"],
         team=_text(options.get("team")),
         profile=_text(options.get("profile")),
+        image=_text(options.get("image")),
+        scratch=_text(options.get("scratch")),
         started=_moment(model.get("started")),
         last_activity=_moment(model.get("last_activity")),
         pending=model.get("pending") or "",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ from spectrum_spawner.profile_values import ProfileError, read_profiles
 from spectrum_spawner.profiles import Profile
 from spectrum_spawner.service.culling.metrics import Metric, MetricError, read_metrics
 from spectrum_spawner.service.culling.policy_values import PolicyError, read_policy
+from spectrum_spawner.service.culling.prometheus import STEP, find_step
 from spectrum_spawner.service.culling.rules import Policy
+from spectrum_spawner.service.events import Webhook, WebhookError, read_webhook
 
 NAME = "spectrum"  # of the JupyterHub service
 ACT_SCOPE = "custom:spectrum:act"  # to ask, decide and stop, not only to read
 DEFAULT_DATABASE = "sqlite:////srv/spectrum/ledger.sqlite"
+RARE = 300  # seconds between looks, above which ends that were told come late
+SELDOM = 120  # seconds between measurements, above which none tells of now
 WRITERS = {"hub": "auditTokenHub", "controller": "auditTokenController"}
 
 
@@ -29,7 +34,8 @@ class Culling:
 
     `every` is in seconds between two looks, `concurrency` how many stops are under way at most.
     `values` is the table that `policy` was read from. Without a `prometheus_url` nothing is
-    measured. Namespaces of teams begin with `team_prefix`.
+    measured; what is, is looked at in steps of `step`. Namespaces of teams begin with
+    `team_prefix`.
     """
 
     enabled: bool = False
@@ -39,6 +45,7 @@ class Culling:
     values: Mapping[str, Any] = field(default_factory=dict)
     prometheus_url: str = ""
     metrics: Mapping[str, Metric] = field(default_factory=dict)
+    step: timedelta = STEP
     team_prefix: str = ""
 
 
@@ -48,7 +55,8 @@ class Settings:
 
     `prefix` and `base_url` begin and end with a slash. `writers` maps who may hand in records
     to their token. `leaving_grace` is in seconds, `idle_minutes` the least and the most that a
-    lead may set.
+    lead may set, `budgets` GPU hours a month by team. `webhook` hears of warnings
+    and ends.
     """
 
     hub_namespace: str
@@ -66,6 +74,8 @@ class Settings:
     contact: str = "your cluster administrators"
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     culling: Culling = field(default_factory=Culling)
+    budgets: Mapping[str, int] = field(default_factory=dict)
+    webhook: Webhook | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -91,6 +101,8 @@ class Settings:
             idle_minutes=idle_minutes,
             contact=(values.get("auth") or {}).get("contact") or cls.contact,
             profiles=profiles,
+            budgets=_read_budgets((values.get("gpuHours") or {}).get("budgets") or {}),
+            webhook=_read_webhook(values, environment.get("SPECTRUM_WEBHOOK")),
             culling=read_culling(
                 values, profiles, hub_namespace=hub_namespace, idle_minutes=idle_minutes
             ),
@@ -106,21 +118,30 @@ def read_culling(
 ) -> Culling:
     """Read `culling`, `metrics` and `teamNamespacePrefix`; raises SettingsError."""
     culling, metrics = dict(values.get("culling") or {}), dict(values.get("metrics") or {})
+    culling.pop("notify", None)
     prometheus_url = metrics.pop("prometheusUrl", "")
+    scrape = _read_count("metrics.scrapeSeconds", metrics.pop("scrapeSeconds", 30), least=1)
+    if scrape > SELDOM:
+        raise SettingsError(f"metrics.scrapeSeconds: must not be above {SELDOM}")
     enabled = culling.pop("enabled", True)
     if not isinstance(enabled, bool):
         raise SettingsError(f"culling.enabled: {enabled!r} is neither true nor false")
     every = _read_count("culling.every", culling.pop("every", 60), least=10)
+    if every > RARE:
+        raise SettingsError(f"culling.every: must not be above {RARE}")
     concurrency = _read_count("culling.concurrency", culling.pop("concurrency", 10), least=1)
     try:
         return Culling(
             enabled=enabled,
             every=every,
             concurrency=concurrency,
-            policy=read_policy(culling, profiles, team_limits=idle_minutes),
+            policy=read_policy(
+                culling, profiles, team_limits=idle_minutes, measured=bool(prometheus_url)
+            ),
             values=values.get("culling") or {},
             prometheus_url=prometheus_url or "",
             metrics=read_metrics(metrics),
+            step=find_step(timedelta(seconds=scrape)),
             team_prefix=values.get("teamNamespacePrefix") or names.cluster_prefix(hub_namespace),
         )
     except (PolicyError, MetricError) as error:
@@ -163,6 +184,23 @@ def _read_idle_minutes(record: Mapping[str, object]) -> tuple[int, int]:
     if least > most:
         raise SettingsError("service.idleMinutes: min must not be above max")
     return least, most
+
+
+def _read_webhook(values: Mapping[str, Any], secrets: str | None) -> Webhook | None:
+    """`secrets` is the directory with the keys of the webhook's Secret, if it has one."""
+    notify = (values.get("culling") or {}).get("notify") or {}
+    try:
+        return read_webhook(notify.get("webhook") or {}, Path(secrets) if secrets else None)
+    except WebhookError as error:
+        raise SettingsError(str(error)) from error
+
+
+def _read_budgets(record: Mapping[str, object]) -> dict[str, int]:
+    return {
+        team: _read_count(f"gpuHours.budgets.{team}", budget, least=1)
+        for team, budget in record.items()
+        if budget is not None
+    }
 
 
 def _read_count(place: str, value: object, *, least: int = 0) -> int:

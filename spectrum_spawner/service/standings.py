@@ -7,7 +7,7 @@ anything holds `changing` meanwhile.
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,14 +15,17 @@ import sqlalchemy as sa
 from spectrum_spawner.activity import Hold
 from spectrum_spawner.audit import Record
 from spectrum_spawner.service import tables
-from spectrum_spawner.service.culling.policy import Cause, Memory
+from spectrum_spawner.service.culling.policy import Cause, Memory, Stretch
 from spectrum_spawner.service.culling.rules import Subject
 from spectrum_spawner.service.culling.standing import Action, Standing
 from spectrum_spawner.service.culling.sweep import Key, Sweep
 from spectrum_spawner.service.ledger import Ledger
 from spectrum_spawner.service.moments import read_moment, stamp
 
-MOMENTS = ("last_busy", "unknown_since", "extended_until", "warned_at", "ends_at")
+REMEMBERED = ("unknown_since", "extended_until", "held_since")
+TOLD = ("warned_at", "ends_at")
+STRETCHES = ("idle", "gpu")
+SEEN_EVERY = timedelta(minutes=10)  # as exactly as it is kept when a server was last seen idle
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,9 +105,24 @@ class Standings:
         asked = {key: replace(self.by_key[key], checked_at=now) for key in keys}
         self.by_key = {**self.by_key, **asked}
 
-    async def forget(self, running: Iterable[Key]) -> None:
-        """Drop whatever is not of these."""
-        gone = (self.by_key.keys() | self.holds.keys()) - set(running)
+    def list_keys(self) -> set[Key]:
+        """All servers of which anything is kept."""
+        return {*self.by_key, *self.holds}
+
+    async def calm(self) -> None:
+        """Take back every end that people were told of; what they said themselves stays."""
+        async with self.changing:
+            told = {key: each for key, each in self.by_key.items() if each.warned_at}
+            await self.change(
+                {
+                    key: replace(each, warned_at=None, ends_at=None, cause=None, checked_at=None)
+                    for key, each in told.items()
+                }
+            )
+
+    async def forget(self, keys: Iterable[Key]) -> None:
+        """Drop whatever is of these: it is known that they run no more."""
+        gone = set(keys) & self.list_keys()
         if not gone:
             return
         await self._ledger.work(_forget, sorted(gone))
@@ -145,15 +163,20 @@ def _told(standing: Standing) -> Standing | None:
     When a server was last busy changes at each look, and all evidence says it again by itself.
     """
     memory = standing.memory
-    if (
-        standing.warned_at is None
-        and memory.unknown_since is None
-        and memory.extended_until is None
-        and not standing.extensions
-        and not standing.reported
-    ):
+    idle, gpu = _round(memory.idle), _round(memory.gpu)
+    remembered = idle or gpu or any(getattr(memory, name) for name in REMEMBERED)
+    if not (remembered or standing.warned_at or standing.extensions or standing.reported):
         return None
-    return replace(standing, memory=replace(memory, last_busy=None), checked_at=None)
+    memory = replace(memory, last_busy=None, idle=idle, gpu=gpu)
+    return replace(standing, memory=memory, checked_at=None)
+
+
+def _round(stretch: Stretch | None) -> Stretch | None:
+    """It goes on with each look, which is not worth writing down each time; nor are short ones."""
+    if stretch is None:
+        return None
+    seen = stretch.seen - timedelta(seconds=stretch.seen.timestamp() % SEEN_EVERY.total_seconds())
+    return Stretch(by=stretch.by, since=stretch.since, seen=seen) if seen > stretch.since else None
 
 
 def _load(connection: sa.Connection) -> tuple[dict[Key, Standing], dict[Key, Held]]:
@@ -200,28 +223,53 @@ def _name(key: Key) -> dict[str, str]:
 
 
 def _to_row(key: Key, standing: Standing) -> dict[str, Any]:
-    values = {**asdict(standing), **asdict(standing.memory)}
+    memory = standing.memory
+    rows: dict[str, str | None] = {}
+    for name in STRETCHES:
+        stretch = _round(getattr(memory, name))
+        rows[f"{name}_by"] = stretch.by if stretch else ""
+        rows[f"{name}_since"] = stamp(stretch.since) if stretch else None
+        rows[f"{name}_seen"] = stamp(stretch.seen) if stretch else None
+    moments = {
+        **{name: getattr(memory, name) for name in REMEMBERED},
+        **{name: getattr(standing, name) for name in TOLD},
+    }
     return {
         **_name(key),
         "pod_uid": standing.pod_uid,
         "cause": standing.cause or "",
         "extensions": standing.extensions,
         "reported": standing.reported,
-        **{name: values[name] and stamp(values[name]) for name in MOMENTS},
+        **{name: moment and stamp(moment) for name, moment in moments.items()},
+        **rows,
     }
 
 
 def _to_standing(row: Any) -> Standing:
-    moments = {name: row[name] and read_moment(row[name]) for name in MOMENTS}
+    moments = {name: row[name] and read_moment(row[name]) for name in (*REMEMBERED, *TOLD)}
+    idle, gpu = (_to_stretch(row, name) for name in STRETCHES)
     return Standing(
         pod_uid=row["pod_uid"],
-        memory=Memory(**{name: moments[name] for name in MOMENTS[:3]}),
+        memory=Memory(
+            unknown_since=moments["unknown_since"],
+            extended_until=moments["extended_until"],
+            held_since=moments["held_since"],
+            idle=idle,
+            gpu=gpu,
+        ),
         warned_at=moments["warned_at"],
         ends_at=moments["ends_at"],
         cause=Cause(row["cause"]) if row["cause"] else None,
         extensions=row["extensions"],
         reported=row["reported"],
     )
+
+
+def _to_stretch(row: Any, name: str) -> Stretch | None:
+    if not row[f"{name}_since"]:
+        return None
+    since, seen = (read_moment(row[f"{name}_{key}"]) for key in ("since", "seen"))
+    return Stretch(by=row[f"{name}_by"], since=since, seen=seen)
 
 
 def _to_held(row: Any) -> Held:

@@ -9,7 +9,11 @@ import sqlalchemy as sa
 
 VERSION = 1  # of these tables; a ledger of a higher one is a newer release's
 CONNECT_WITHIN = 5  # seconds that a PostgreSQL may take
-BUSY = 30  # seconds that SQLite waits for another thread's transaction
+ANSWER_WITHIN = 10  # seconds that it may take for one statement, locks of others included
+# seconds: a connection of which nothing is heard any more is given up, such as after a partition
+KEEPALIVE = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 2}
+SILENT = 15
+BUSY = 10  # seconds that SQLite waits for another thread's transaction
 
 metadata = sa.MetaData()
 ledger_version = sa.Table("ledger_version", metadata, sa.Column("version", sa.Integer))
@@ -72,8 +76,12 @@ standings = sa.Table(
     metadata,
     *(sa.Column(key, sa.String(255), primary_key=True) for key in ("user", "server")),
     sa.Column("pod_uid", sa.Text, nullable=False),
-    *(sa.Column(key, sa.String(27)) for key in ("last_busy", "unknown_since", "extended_until")),
+    *(sa.Column(key, sa.String(27)) for key in ("unknown_since", "extended_until", "held_since")),
     *(sa.Column(key, sa.String(27)) for key in ("warned_at", "ends_at")),
+    # since when nothing was done, and as of when: by all that counts, and by the GPUs alone
+    *(sa.Column(key, sa.Text, nullable=False) for key in ("idle_by", "gpu_by")),
+    *(sa.Column(f"idle_{key}", sa.String(27)) for key in ("since", "seen")),
+    *(sa.Column(f"gpu_{key}", sa.String(27)) for key in ("since", "seen")),
     sa.Column("cause", sa.Text, nullable=False),
     sa.Column("extensions", sa.Integer, nullable=False),
     sa.Column("reported", sa.Boolean, nullable=False),
@@ -87,13 +95,30 @@ holds = sa.Table(
     *(sa.Column(key, sa.String(27), nullable=False) for key in ("made_at", "until")),
 )
 
+# what people held of GPUs each day (of UTC), in seconds of one GPU
+gpu_hours = sa.Table(
+    "gpu_hours",
+    metadata,
+    sa.Column("day", sa.String(10), primary_key=True),
+    *(sa.Column(key, sa.String(255), primary_key=True) for key in ("team", "user", "profile")),
+    *(sa.Column(key, sa.Float, nullable=False) for key in ("reserved", "used", "measured")),
+)
+# until when each pod is counted in them
+gpu_meters = sa.Table(
+    "gpu_meters",
+    metadata,
+    sa.Column("pod_uid", sa.String(255), primary_key=True),
+    sa.Column("until", sa.String(27), nullable=False),
+)
+
 
 def make_engine(url: str) -> sa.Engine:
     """A SQLite or PostgreSQL that answers soon or not at all."""
     if sa.make_url(url).get_backend_name() == "postgresql":
-        return sa.create_engine(
-            url, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_WITHIN}
-        )
+        told = {"connect_timeout": CONNECT_WITHIN, "tcp_user_timeout": SILENT * 1000, **KEEPALIVE}
+        engine = sa.create_engine(url, pool_pre_ping=True, connect_args=told)
+        sa.event.listen(engine, "connect", _prepare_postgresql)
+        return engine
     engine = sa.create_engine(url)
     sa.event.listen(engine, "connect", _prepare_sqlite)
     return engine
@@ -108,6 +133,12 @@ def create_missing(connection: sa.Connection) -> None:
             if column.name not in known:
                 made = sa.schema.CreateColumn(column).compile(dialect=connection.dialect)
                 connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {made}"))
+
+
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    """By a statement, since poolers take no options with a connection."""
+    connection.execute(f"SET statement_timeout = {ANSWER_WITHIN * 1000:.0f}")
+    connection.commit()
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

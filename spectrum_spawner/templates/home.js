@@ -40,6 +40,48 @@ require(["jquery", "moment", "jhapi", "utils"], ($, moment, JHAPI, utils) => {
     });
     button.disabled = false;
   }
+  for (const button of document.querySelectorAll("[data-continue]")) {
+    const text = button.textContent;
+    button.addEventListener("click", () => {
+      button.disabled = true;
+      button.textContent = "Stopping…";
+      const url = `${window.jhdata.base_url}spectrum/continue?_xsrf=${window.jhdata.xsrf_token}`;
+      $.ajax(url, {
+        type: "POST",
+        contentType: "application/json",
+        data: JSON.stringify({ server: button.dataset.continue }),
+        success: () => window.location.reload(),
+        error: (...why) => {
+          Object.assign(button, { disabled: false, textContent: text });
+          utils.ajax_error_dialog(...why);
+        },
+      });
+    });
+    button.disabled = false;
+  }
+  for (const button of document.querySelectorAll("[data-again]")) {
+    const text = button.textContent;
+    button.addEventListener("click", () => {
+      button.disabled = true;
+      button.textContent = "Starting…";
+      const { base_url: base, user } = window.jhdata;
+      const { again, name } = button.dataset;
+      const options = {
+        data: JSON.stringify({ user_options: JSON.parse(again) }),
+        success: () => {
+          const place = [user, name].filter((part) => part).map(encodeURIComponent).join("/");
+          window.location.href = `${base}spawn-pending/${place}`;
+        },
+        error: (...why) => {
+          Object.assign(button, { disabled: false, textContent: text });
+          utils.ajax_error_dialog(...why);
+        },
+      };
+      if (name) api.start_named_server(user, name, options);
+      else api.start_server(user, options);
+    });
+    button.disabled = false;
+  }
   const all = document.getElementById("release-all");
   if (all) {
     all.addEventListener("click", () => {

@@ -9,6 +9,7 @@ rule stands what a culler would do that looks at the GPU alone. Prints a table a
 import json
 import random
 import time
+from datetime import timedelta
 
 from spectrum_spawner.activity import CPU, GPU, KERNELS, PROCESSES
 from spectrum_spawner.service.culling.rules import Rule
@@ -18,6 +19,9 @@ SERVERS = 24
 EVERY = 5  # minutes between two looks
 RULES = {
     "all evidence": Rule(name="all", evidence=(GPU, CPU, KERNELS, PROCESSES)),
+    "all evidence, 8 hours": Rule(
+        name="long", evidence=(GPU, CPU, KERNELS, PROCESSES), idle=timedelta(hours=8)
+    ),
     "any image: GPU and CPU": Rule(name="any", evidence=(GPU, CPU)),
     "GPU alone": Rule(name="gpu", evidence=(GPU,)),
 }
@@ -44,6 +48,7 @@ def main() -> None:
         "days": DAYS,
         "busy_culled": ours.stopped_busy,
         "idle_culled": ours.stopped_idle,
+        "busy_culled_after_8_hours": rows["all evidence, 8 hours"][0].stopped_busy,
         "busy_culled_by_gpu_alone": rows["GPU alone"][0].stopped_busy,
         "idle_hours": round(ours.minutes["idle"] / 60),
         "idle_hours_without": round(never),

@@ -25,7 +25,7 @@ from spectrum_spawner.activity import (
     Run,
 )
 from spectrum_spawner.service.culling.metrics import Metric, read_metrics
-from spectrum_spawner.service.culling.prometheus import PART, read_answer
+from spectrum_spawner.service.culling.prometheus import PART, STEP, read_answer
 from spectrum_spawner.service.culling.rules import Policy, Rule, Subject
 from spectrum_spawner.service.culling.standing import Standing
 from spectrum_spawner.service.culling.sweep import sweep
@@ -77,9 +77,7 @@ def make_evidence() -> Evidence:
     at, since = NOW - MINUTE / 2, NOW - timedelta(hours=9)
     return Evidence(
         kernels=Kernels(at=at, watched_since=since, last_activity=NOW - 50 * MINUTE),
-        processes=Processes(
-            at=at, watched_since=since, found=(Process(name="python", cpu=0.0, kernel=True),)
-        ),
+        processes=Processes(at=at, watched_since=since, found=(Process(name="python", cpu=0.0),)),
         hub=HubActivity(at=at, last_activity=at),
     )
 
@@ -98,7 +96,9 @@ def measure_sampling(count: int) -> float:
     """Of reading both metrics of GPUs."""
     metrics = [metric for metric in read_metrics({}).values() if metric.source == GPU]
     bodies = [(metric, make_answer(metric, count, 1.0)) for metric in metrics]
-    return measure(lambda: [read_answer(body, metric, floors=(1.0,)) for metric, body in bodies])
+    return measure(
+        lambda: [read_answer(body, metric, floors=(1.0,), step=STEP) for metric, body in bodies]
+    )
 
 
 def measure_sweep(count: int) -> tuple[float, float]:
@@ -112,7 +112,10 @@ def measure_sweep(count: int) -> tuple[float, float]:
     standings: dict[tuple[str, str], Standing] = {}
 
     def read() -> None:
-        found = [read_answer(body, metric, floors=(floor,))[0] for metric, floor, body in bodies]
+        found = [
+            read_answer(body, metric, floors=(floor,), step=STEP).series
+            for metric, floor, body in bodies
+        ]
         for subject in subjects:
             pod = subject.namespace, subject.pod
             series = tuple(each for by_pod in found for each in by_pod.get(pod, ()))

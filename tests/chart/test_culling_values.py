@@ -252,7 +252,7 @@ def test_what_can_be_meant_comes_to_the_service_as_it_was_written(helm: Helm, wh
 
 def test_metrics_come_to_the_service_as_they_were_written(helm: Helm) -> None:
     usual = read_values(helm, {})["metrics"]
-    assert usual == {"prometheusUrl": ""}
+    assert usual == {"prometheusUrl": "", "scrapeSeconds": 30}
     changed = {
         "prometheusUrl": "http://prometheus.monitoring.svc:9090",
         "power": None,

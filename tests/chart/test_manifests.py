@@ -166,7 +166,7 @@ def test_a_database_elsewhere_needs_no_claim_and_its_url_is_a_secret(helm: Helm)
 def test_the_service_reads_what_the_contract_with_it_says(helm: Helm) -> None:
     secret = helm.find("Secret", "service", FULL)
     values = json.loads(base64.b64decode(secret["data"]["values.json"]))
-    known = {"hub", "service", "auth", "images", "profiles", "culling", "metrics"}
+    known = {"hub", "service", "auth", "images", "profiles", "culling", "gpuHours", "metrics"}
     assert values.keys() == {*known, "teamNamespacePrefix"}
     assert values["hub"] == {"baseUrl": "/"}
     assert values["auth"] == {"contact": "your cluster administrators"}

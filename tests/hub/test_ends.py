@@ -4,10 +4,12 @@ import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 import spectrum_spawner
 from spectrum_spawner.service.hub import Hub as HubForService
+from spectrum_spawner.service.hub import HubRefused
 from tests.hub.clock import Clock
 from tests.hub.cluster import Cluster
 from tests.hub.fault_proxy import FaultProxy
@@ -104,6 +106,23 @@ async def test_the_service_says_for_whom_it_stops_and_why(hub: Hub) -> None:
         await service.stop("alice", "", by="user:alice", reason="To go home.")
         await hub.wait_absent("alice", within=20)
         assert await tell(hub) == []
+
+
+async def test_a_start_that_the_service_asks_for_says_for_whom_and_why_not(hub: Hub) -> None:
+    async with HubForService(hub.url, ADMIN_TOKEN) as service:
+        await service.start("alice", "", FLIGHT, by="user:bob", reason="Without a GPU.")
+        started = [each for each in hub.read_audit() if each["action"] == "start"][-1]
+        assert (started["actor"], started["details"]["by"]) == ("service:test", "user:bob")
+        await service.stop("alice", "", by="service:spectrum", reason="It goes on.")
+        await hub.wait_absent("alice", within=20)
+        wanted = {**FLIGHT, "profile": "nope"}
+        with pytest.raises(HubRefused, match="There is no profile “nope”"):
+            await service.start("alice", "", wanted, by="user:bob", reason="Without a GPU.")
+    (told,) = await tell(hub)
+    assert told.startswith("Did not start TIME: There is no profile “nope”: choose one of ")
+    await hub.kill()
+    await hub.start()
+    assert await tell(hub) == [told]
 
 
 async def test_a_person_runs_no_errands(hub: Hub) -> None:

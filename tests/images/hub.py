@@ -15,7 +15,7 @@ class Hub(ThreadingHTTPServer):
     """Listens on a free port of 127.0.0.1; `posts` lists the (path, body) it was sent.
 
     It answers for Spectrum's service too: `notices` are what that tells of alice's server, and
-    `refusal` is why it keeps no server.
+    `refusal` is why it keeps, restarts and ends no server. `guest` is who asks in place of alice.
     """
 
     def __init__(self) -> None:
@@ -23,6 +23,7 @@ class Hub(ThreadingHTTPServer):
         self.posts: list[tuple[str, Any]] = []
         self.notices: list[dict[str, Any]] = []
         self.refusal = ""
+        self.guest = ""
         self._news = threading.Condition()
 
     def note_post(self, path: str, body: Any) -> None:
@@ -53,7 +54,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, {"version": "6.1.1"})
         elif is_alice:
             scopes = ["access:servers!server=alice/", "read:users:name!user=alice"]
-            user = {"name": "alice", "kind": "user", "groups": [], "scopes": scopes}
+            user = {"kind": "user", "groups": [], "scopes": scopes}
+            user["name"] = self.server.guest or "alice"
             self._answer(200, {**user, "admin": False, "session_id": None})
         else:
             self._answer(403, {"status": 403, "message": "Missing or invalid credentials."})
@@ -61,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.note_post(self.path, json.loads(body))
-        if self.server.refusal and self.path.endswith("/keep"):
+        if self.server.refusal and self.path.endswith(("/keep", "/continue", "/release")):
             self._answer(409, {"status": 409, "message": self.server.refusal})
         elif self.path == f"{SERVICE}api/report":
             self._answer(200, {"notices": self.server.notices})

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ PYTHON = ("python", "-m", "ipykernel_launcher", "-f", "/tmp/kernel.json")
 
 
 def process(
-    pid: int, parent: int = TINI, seconds: float = 0, *command: str, gpu: bool = False
+    pid: int, parent: int = TINI, seconds: float = 0, *command: str, **rest: Any
 ) -> Process:
     return Process(
         pid=pid,
@@ -32,14 +33,14 @@ def process(
         began=10.0 + pid,
         seconds=seconds,
         command=command or ("python", "train.py"),
-        gpu=gpu,
+        **rest,
     )
 
 
-def sample(clock: float, *found: Process, seconds: float | None = None) -> Sample:
+def sample(clock: float, *found: Process, seconds: float | None = None, **server: Any) -> Sample:
     always = (
         process(TINI, 0, 0, "tini", "-g"),
-        process(SERVER, TINI, clock / 10, "spectrum-singleuser"),
+        process(SERVER, TINI, clock / 10, "spectrum-singleuser", **server),
     )
     return Sample(clock=clock, processes=(*always, *found), seconds=seconds)
 
@@ -72,6 +73,35 @@ def test_neither_the_server_nor_what_serves_its_pages_is_a_persons_work() -> Non
     assert [work.works for work in found] == [False, False]
 
 
+def test_what_helpers_start_is_no_persons_work_but_in_a_terminal() -> None:
+    tensorboard = process(50, SERVER, 30.0, "tensorboard", "--logdir=/home/jovyan/logs")
+    reader = process(51, 50, 30.0, "tensorboard_data_server")
+    editor = process(60, SERVER, 30.0, "node", "/opt/code-server/entry")
+    language = process(61, 60, 30.0, "node", "pyright")
+    shell = process(62, 60, 0, "bash", terminal=34816)
+    train = process(63, 62, 30.0, terminal=34816)
+    apart = process(64, 63, 30.0, "python", "worker.py", terminal=34816)
+    helpers = (tensorboard, reader, editor, language)
+    found = find(sample(1000), sample(1060, *helpers, shell, train, apart))
+    assert [work.name for work in found] == ["bash", "python train.py", "python worker.py"]
+    # a pod that has a terminal itself
+    inside = [replace(each, terminal=1025) for each in helpers]
+    assert find(sample(1000, terminal=1025), sample(1060, *inside, terminal=1025)) == []
+
+
+def test_what_the_server_asked_meanwhile_is_no_persons_work() -> None:
+    """JupyterLab asks git again and again, for as long as a tab is open."""
+    helper = process(50, SERVER, 0, "node", "server.js", reaped=3.0)
+    before = sample(1000, helper, seconds=5000, reaped=70.0)
+    again = replace(helper, reaped=5.0)
+    after = sample(1060, again, seconds=5000 + 6 + 30 + 2, reaped=100.0)
+    assert find(before, after) == []
+    # what a kernel started is
+    kernel = process(KERNEL, SERVER, 0, *PYTHON, reaped=30.0)
+    after = sample(1060, again, kernel, seconds=5000 + 6 + 30, reaped=70.0)
+    assert [work.name for work in find(before, after)][-1] == ENDED
+
+
 def test_a_gpu_that_a_kernel_holds_is_no_work_and_one_that_another_process_holds_is() -> None:
     kernel = process(KERNEL, SERVER, 0, *PYTHON, gpu=True)
     copy = process(21, KERNEL, 0, *PYTHON, gpu=True)
@@ -80,13 +110,10 @@ def test_a_gpu_that_a_kernel_holds_is_no_work_and_one_that_another_process_holds
     other = process(24, TINI, 0, *PYTHON, gpu=True)  # started in a terminal
     after = sample(1060, kernel, copy, copy_of_copy, script, other)
     found = find(sample(1000), after)
-    assert [(work.kernel, work.works) for work in found] == [
-        (True, False),
-        (True, False),
-        (True, False),
-        (False, True),
-        (False, True),
-    ]
+    assert [work.works for work in found] == [False, False, False, True, True]
+    # a thread of a kernel may train while the kernel says idle
+    (busy,) = find(sample(1000), sample(1060, replace(kernel, seconds=30)))
+    assert busy.works
 
 
 def test_what_the_container_used_beyond_what_is_seen_is_of_processes_that_ended() -> None:
@@ -147,6 +174,7 @@ time.sleep(60)
             worker.kill()
     seen, own = found[worker.pid], found[os.getpid()]
     assert (seen.parent, seen.gpu, seen.command[1]) == (os.getpid(), True, "-c")
+    assert (seen.reaped, seen.terminal) == (0, own.terminal)
     assert 0.25 <= seen.seconds < 5
     assert own.began <= seen.began
     assert not own.gpu
@@ -277,7 +305,8 @@ async def test_what_ended_is_remembered_and_what_never_was_is_idle_since_the_beg
     life.running = (process(40, TINI, 1000),)
     await life.look()
     life.inside.kernels, life.inside.terminals, life.running = [], [], ()
-    report = await life.look(minutes=60)
+    for _ in range(30):
+        report = await life.look(minutes=2)
     for source in ("kernels", "terminals", "processes"):
         assert life.read(report, source) == (Answer.IDLE, START + timedelta(minutes=2)), source
 
@@ -290,17 +319,57 @@ async def test_only_a_kernel_that_begins_to_work_is_news(life: Life) -> None:
     kernel["execution_state"] = "busy"
     assert life.watch.is_news()
     await life.look()
+    # as long as nobody heard of it
+    assert life.watch.is_news()
+    life.watch.note_heard()
     assert not life.watch.is_news()
+
+
+async def test_work_that_came_and_went_unheard_is_news(life: Life) -> None:
+    kernel = {"last_activity": life.at(0), "execution_state": "busy"}
+    life.inside.kernels = [kernel]
+    await life.look()
+    life.watch.note_heard()
+    kernel |= {"last_activity": life.at(5), "execution_state": "idle"}
+    await life.look(minutes=5)
+    life.inside.kernels = []
+    assert life.watch.is_news()
+    life.watch.note_heard()
+    assert not life.watch.is_news()
+
+
+async def test_who_has_a_gpu_open_waits_for_hours_but_not_for_ever(life: Life) -> None:
+    seconds = 100.0
+    life.running = (process(40, TINI, seconds, gpu=True),)
+    answers = []
+    for _ in range(3 * 60 // 2 + 1):
+        answers.append(life.read(await life.look(minutes=2), "processes")[0])
+    assert answers == [Answer.BUSY] * 90 + [Answer.IDLE]
+    # a minute of work, however long it takes, and it is waited for again
+    life.running = (process(40, TINI, seconds + 60, gpu=True),)
+    assert life.read(await life.look(minutes=2), "processes")[0] is Answer.BUSY
+
+
+async def test_what_was_between_two_samples_that_lie_far_apart_nobody_knows(life: Life) -> None:
+    await life.look()
+    await life.look(minutes=3)
+    assert life.read(await life.look(minutes=1), "processes") == (Answer.IDLE, START)
+    report = await life.look(minutes=4)
+    assert life.read(report, "processes") == (Answer.IDLE, life.now)
+    # kernels and terminals remember by themselves
+    assert life.read(report, "kernels") == (Answer.IDLE, START)
 
 
 async def test_what_a_person_does_after_some_quiet_is_news(life: Life) -> None:
     terminal = {"name": "1", "last_activity": life.at(0)}
     life.inside.terminals = [terminal]
     await life.look(minutes=10)
+    life.watch.note_heard()
     assert not life.watch.is_news()
     terminal["last_activity"] = life.at(10)
     assert life.watch.is_news()
     await life.look()
+    life.watch.note_heard()
     # one who works on is told with the next report
     terminal["last_activity"] = life.at(11)
     assert not life.watch.is_news()

@@ -86,6 +86,52 @@ def test_one_click_keeps_an_idle_server(server: Server, page: Page, hub: Hub) ->
     assert [body for path, body in hub.posts if path == KEEP] == [{}] * 3
 
 
+def test_one_click_releases_an_idle_server_or_restarts_it_without_a_gpu(
+    server: Server, page: Page, hub: Hub
+) -> None:
+    hub.notices = [{**hub.notices[0], "continue": True}]
+    banner = open_lab(page, server)
+    told = banner.get_by_role("listitem")
+    # the reporter asks once a minute, and after a click
+    expect(told).to_contain_text([TEXT], timeout=60_000)
+    banner.get_by_role("button", name="Keep this server").click()
+    hub.refusal = "Of the profiles that team Flight may use there is none without a GPU."
+    banner.get_by_role("button", name="Continue without GPU").click()
+    expect(told.first).to_have_text(f"The server is not restarted: {hub.refusal}")
+    hub.refusal = ""
+    banner.get_by_role("button", name="Continue without GPU").click()
+    expect(told).to_have_count(1)
+    banner.get_by_role("button", name="Release it now").click()
+    for verb in ("continue", "release"):
+        assert hub.wait_for_post(f"{SERVICE}api/servers/alice//{verb}") == {}
+    expect(banner.get_by_role("link", name="Your choices")).to_be_hidden()
+    # the menu has both at any time
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("menuitem", name="File", exact=True).click()
+    page.get_by_role("menuitem", name="Release the GPU and Stop This Server").click()
+    hub.wait_for_post(f"{SERVICE}api/servers/alice//release", after=1)
+
+
+def test_a_guest_ends_nothing_by_the_token_of_the_server(
+    server: Server, page: Page, hub: Hub
+) -> None:
+    hub.guest = "bob"
+    banner = open_lab(page, server)
+    expect(banner.get_by_role("listitem")).to_contain_text([TEXT], timeout=60_000)
+    choices = banner.get_by_role("link", name="Your choices")
+    expect(choices).to_have_attribute("href", "/services/spectrum/gpus/alice/")
+    for name in ("Release it now", "Continue without GPU"):
+        expect(banner.get_by_role("button", name=name)).to_be_hidden()
+    url = f"http://127.0.0.1:{server.port}{PREFIX}spectrum/release"
+    xsrf = next(c["value"] for c in page.context.cookies() if c["name"] == "_xsrf")
+    answer = page.request.post(url, headers={"X-XSRFToken": xsrf})
+    assert (answer.status, answer.json()["message"]) == (
+        403,
+        "That is for its owner: use the server's page in Spectrum.",
+    )
+    assert [path for path, _ in hub.posts if path.endswith("/release")] == []
+
+
 @pytest.mark.parametrize("server", [False], indirect=True)
 def test_an_end_that_nothing_extends_has_no_button(server: Server, page: Page) -> None:
     banner = open_lab(page, server)

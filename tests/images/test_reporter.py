@@ -128,6 +128,7 @@ async def test_a_server_reports_with_its_own_token_and_goes_on_when_nobody_liste
         "terminals_last_activity": None,
         "processes": [],
         "processes_last_worked": None,
+        "processes_watched_since": "2026-01-31T09:14:00.000Z",
     }
     body = {"volumes": [home], "activity": activity}
     assert heard.reports[0] == ("/services/spectrum/api/report", "token secret", body)
@@ -149,6 +150,32 @@ async def test_a_kernel_that_begins_to_work_is_told_at_once(
     inside.state = "busy"
     await wait_until(lambda: len(heard.reports) > 1, within=5)
     reporter.stop()
+    states = [body["activity"]["kernels"][0]["state"] for _, _, body in heard.reports]
+    assert states == ["idle", "busy"]
+
+
+async def test_news_that_nobody_took_is_told_again_soon_and_then_less_often(
+    inside: Inside,
+    watch: Watch,
+    listener: tuple[Listener, Service],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reporter_module, "GLANCE", 0.02)
+    heard, service = listener
+    reporter = make_reporter(watch, service)
+    reporter.start()
+    await wait_until(lambda: heard.reports, within=10)
+    heard.away = True
+    inside.state = "busy"
+    await wait_until(lambda: heard.asked >= 4, within=5)
+    begun = asyncio.get_running_loop().time()
+    await wait_until(lambda: heard.asked >= 5, within=5)
+    assert asyncio.get_running_loop().time() - begun > 0.1
+    heard.away = False
+    await wait_until(lambda: len(heard.reports) > 1, within=5)
+    await asyncio.sleep(0.2)
+    reporter.stop()
+    # once it is heard it is no news any more
     states = [body["activity"]["kernels"][0]["state"] for _, _, body in heard.reports]
     assert states == ["idle", "busy"]
 

@@ -103,6 +103,7 @@ the shipped values have the key.
   "images" (include "spectrum.table" .Values.images | fromJson)
   "profiles" (include "spectrum.table" .Values.profiles | fromJson)
   "culling" .Values.culling
+  "gpuHours" .Values.gpuHours
   "metrics" .Values.metrics
   "teamNamespacePrefix" (include "spectrum.teamNamespacePrefix" .)
   | toPrettyJson

@@ -164,7 +164,7 @@ service starts.
 {{- end }}
 
 {{- define "spectrum.validate.metrics" -}}
-{{- range $name, $metric := include "spectrum.table" (omit .Values.metrics "prometheusUrl") | fromJson }}
+{{- range $name, $metric := include "spectrum.table" (omit .Values.metrics "prometheusUrl" "scrapeSeconds") | fromJson }}
 {{- if not (has $name (list "engine" "utilisation" "power" "cpu")) }}
 {{- if not $metric.source }}{{ fail (printf "metrics.%s.source: must be one of gpu, power, cpu" $name) }}{{ end }}
 {{- if not $metric.name }}{{ fail (printf "metrics.%s.name: is missing" $name) }}{{ end }}

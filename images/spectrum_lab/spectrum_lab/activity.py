@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -13,6 +13,10 @@ from spectrum_lab.processes import Process, list_processes
 
 WORKING = 0.05  # share of a core above which a process works
 QUIET = timedelta(minutes=1)  # after which a person who does something began to work
+GAP = 180.0  # seconds between two samples, after which nobody knows what was between them
+# A process with a GPU open that used less than LITTLE seconds of CPU in STUCK ones waits for
+# nothing any more, such as for data; it was forgotten, or hangs.
+STUCK, LITTLE = 3 * 3600.0, 60.0
 MOST = 50  # processes that are told, those that work first
 ENDED = "processes that ended meanwhile"
 
@@ -31,25 +35,19 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a process did since the sample before; `cpu` is in cores, `kernel` if it is one."""
+    """What a process did since the sample before; `cpu` is in cores. One that `waits`, with a GPU
+    open, works too."""
 
     name: str
     cpu: float
-    gpu: bool = False
-    kernel: bool = False
+    waits: bool = False
 
     @property
     def works(self) -> bool:
-        """A kernel keeps a GPU open as long as it lives: that says nothing."""
-        return self.cpu >= WORKING or (self.gpu and not self.kernel)
+        return self.waits or self.cpu >= WORKING
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "cpu": round(self.cpu, 3),
-            "gpu": self.gpu,
-            "kernel": self.kernel,
-        }
+        return {"name": self.name, "cpu": round(self.cpu, 3), "works": self.works}
 
 
 class Inside(Protocol):
@@ -79,11 +77,13 @@ class Watch:
         self._inside = inside
         self._pod_uid = pod_uid
         self._now = now
-        self._since = now()
+        self._since = self._sampled_since = now()
         self._sampling = Patient(take_sample or _take_sample)
         self._before: Sample | None = None
+        self._marks: dict[tuple[int, float], tuple[float, float]] = {}
         self._last: dict[str, str] = {}  # kernels, terminals and processes: when last active
-        self._was_busy = False
+        # whether a kernel was busy, and when anything last was active
+        self._seen = self._heard = (False, self._since)
 
     async def look(self) -> dict[str, Any]:
         """The part `activity` of a report. What cannot be seen now is left out."""
@@ -94,7 +94,7 @@ class Watch:
             **self._tell("kernels", self._inside.list_kernels(), "execution_state"),
             **self._tell("terminals", self._inside.list_terminals()),
         }
-        self._was_busy = self._is_busy()
+        self._seen = (self._is_busy(), self._find_last())
         work = await self._find_work()
         if work is None:
             return told
@@ -103,16 +103,26 @@ class Watch:
         first = sorted(work, key=lambda each: (each.works, each.cpu), reverse=True)[:MOST]
         told["processes"] = [each.as_dict() for each in first]
         told["processes_last_worked"] = self._last.get("processes")
+        told["processes_watched_since"] = _stamp(self._sampled_since)
         return told
 
+    def note_heard(self) -> None:
+        """Somebody heard what the last look saw."""
+        self._heard = self._seen
+
     def is_news(self) -> bool:
-        """Whether somebody began to work since the last look, after some time without."""
-        if not self._was_busy and self._is_busy():
+        """Whether somebody began to work after some time without, and nobody heard of it yet."""
+        was_busy, known = self._heard
+        if not was_busy and self._is_busy():
             return True
         found = [*self._inside.list_kernels(), *self._inside.list_terminals()]
-        before = [self._last[kind] for kind in ("kernels", "terminals") if kind in self._last]
-        known = max(map(datetime.fromisoformat, before), default=self._since)
-        return any(datetime.fromisoformat(each["last_activity"]) > known + QUIET for each in found)
+        last = [each["last_activity"] for each in found]
+        last += [self._last[kind] for kind in ("kernels", "terminals") if kind in self._last]
+        return any(datetime.fromisoformat(each) > known + QUIET for each in last)
+
+    def _find_last(self) -> datetime:
+        last = [self._last[kind] for kind in ("kernels", "terminals") if kind in self._last]
+        return max(map(datetime.fromisoformat, last), default=self._since)
 
     def _is_busy(self) -> bool:
         return any(each["execution_state"] == "busy" for each in self._inside.list_kernels())
@@ -143,47 +153,92 @@ class Watch:
         if sample is None:
             return None
         before, self._before = self._before, sample
+        if before and sample.clock - before.clock > GAP:
+            self._sampled_since = self._now()
         return find_work(
             before,
             sample,
             server=os.getpid(),
             kernels=self._inside.list_kernel_pids(),
             terminals=self._inside.list_terminal_pids(),
+            stuck=self._find_stuck(sample),
         )
+
+    def _find_stuck(self, sample: Sample) -> set[tuple[int, float]]:
+        """What used next to no CPU for so long that it waits for nothing any more."""
+        marks = {}
+        for process in sample.processes:
+            since, seconds = self._marks.get(process.key, (sample.clock, process.seconds))
+            if process.seconds - seconds >= LITTLE:
+                since, seconds = sample.clock, process.seconds
+            marks[process.key] = since, seconds
+        self._marks = marks
+        return {key for key, (since, _) in marks.items() if sample.clock - since >= STUCK}
 
 
 def find_work(
-    before: Sample | None, after: Sample, *, server: int, kernels: set[int], terminals: set[int]
+    before: Sample | None,
+    after: Sample,
+    *,
+    server: int,
+    kernels: set[int],
+    terminals: set[int],
+    stuck: Collection[tuple[int, float]] = (),
 ) -> list[Work]:
     """What the person's processes did between two samples, or since they began.
 
-    Not theirs is the server, what started it, and what it started besides kernels and terminals,
-    such as TensorBoard: an open tab keeps that at work.
+    Not theirs is the server, what started it, and its helpers: an open tab keeps those at work. A
+    kernel keeps a GPU open as long as it lives, so that says nothing, nor does it of one `stuck`.
     """
-    earlier = {process.key: process.seconds for process in before.processes} if before else {}
+    earlier = {process.key: process for process in before.processes} if before else {}
     copies = _find_kernels(after.processes, kernels)
+    helpers = _find_helpers(after.processes, server, kernels | terminals)
     found, accounted = [], 0.0
     by_pid = {process.pid: process for process in after.processes}
     starter = by_pid[server].parent if server in by_pid else None
     for process in after.processes:
         span = after.clock - (before.clock if before else process.began)
-        used = process.seconds - earlier.get(process.key, 0.0)
+        known = earlier.get(process.key)
+        used = process.seconds - (known.seconds if known else 0.0)
         accounted += used
-        is_helper = process.parent == server and process.pid not in kernels | terminals
-        if process.pid in (server, starter) or is_helper:
-            continue
-        found.append(
-            Work(
-                name=process.name,
-                cpu=max(used, 0.0) / max(span, 1.0),
-                gpu=process.gpu,
-                kernel=process.pid in copies,
+        if process.pid == server or process.pid in helpers:
+            # what ended meanwhile too, such as git, which JupyterLab asks again and again
+            accounted += process.reaped - (known.reaped if known else 0.0)
+        elif process.pid != starter:
+            is_kernel = process.pid in copies
+            found.append(
+                Work(
+                    name=process.name,
+                    cpu=max(used, 0.0) / max(span, 1.0),
+                    waits=process.gpu and not is_kernel and process.key not in stuck,
+                )
             )
-        )
     if before and before.seconds is not None and after.seconds is not None:
         rest = after.seconds - before.seconds - accounted
         ended = Work(name=ENDED, cpu=max(rest, 0.0) / max(after.clock - before.clock, 1.0))
         found += [ended] if ended.works else []
+    return found
+
+
+def _find_helpers(processes: Sequence[Process], server: int, people: set[int]) -> set[int]:
+    """What the server started besides kernels and terminals, and whatever that started.
+
+    TensorBoard and editors have processes of their own. What somebody started in a terminal of an
+    editor is a person's.
+    """
+    children: dict[int, list[Process]] = {}
+    outside = {0}
+    for process in processes:
+        children.setdefault(process.parent, []).append(process)
+        if process.pid == server:
+            outside.add(process.terminal)
+    found: set[int] = set()
+    above = [server]
+    while above:
+        for process in children.get(above.pop(), ()):
+            if process.pid not in people and process.terminal in outside:
+                found.add(process.pid)
+                above.append(process.pid)
     return found
 
 

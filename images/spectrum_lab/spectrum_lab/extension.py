@@ -19,24 +19,42 @@ class Banner(JupyterHandler):
 
     @web.authenticated
     def get(self) -> None:
+        self._describe()
+
+    def _describe(self) -> None:
         state = self.settings.get(STATE)
-        self._write(state.describe() if state else {"warnings": [], "notices": []})
+        told = state.describe() if state else {"warnings": [], "notices": [], "page": ""}
+        self._write({**told, "own": self._is_owner()})
 
     def _write(self, value: dict[str, Any]) -> None:
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
         self.finish(json.dumps(value))
 
+    def _is_owner(self) -> bool:
+        """Whether this is the person whose server it is, and no guest of theirs."""
+        owner = os.environ.get("JUPYTERHUB_USER", "")
+        return bool(owner) and getattr(self.current_user, "username", "") == owner
 
-class Keep(Banner):
-    """One click that keeps an idle server; the answer is what the banner says now."""
+
+class Act(Banner):
+    """One click that keeps an idle server, ends it, or restarts it without a GPU.
+
+    The answer is what the banner says now. The server's own token does it, which is its owner's:
+    guests may keep it, and what ends it is for them to do in their own name, in the service.
+    """
 
     @web.authenticated
-    async def post(self) -> None:
+    async def post(self, verb: str) -> None:
         from spectrum_lab.service import ServiceError
 
+        if verb != "keep" and not self._is_owner():
+            self.set_status(403)
+            self._write({"message": "That is for its owner: use the server's page in Spectrum."})
+            return
         try:
-            self._write(await self.settings[STATE].keep())
+            await self.settings[STATE].act(verb)
+            self._describe()
         except ServiceError as error:
             self.set_status(409)
             self._write({"message": str(error)})
@@ -48,7 +66,7 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 def _load_jupyter_server_extension(server: Any) -> None:
     """Jupyter Server calls this while it starts."""
-    routes = [("banner", Banner), ("keep", Keep)]
+    routes = [("banner", Banner), ("(keep|release|continue)", Act)]
     server.web_app.add_handlers(
         ".*", [(f"{server.base_url}spectrum/{name}", handler) for name, handler in routes]
     )

@@ -15,7 +15,8 @@ _SHELLS = ("bash", "sh", "dash", "zsh", "perl", "ruby", "Rscript", "julia", "nod
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Process:
-    """`began` is in seconds after the machine's start, `seconds` of CPU were used since then."""
+    """`began` is in seconds after the machine's start, `seconds` of CPU were used since then, and
+    `reaped` by what it started and saw end. `terminal` is the one it was started in, 0 for none."""
 
     pid: int
     parent: int
@@ -23,6 +24,8 @@ class Process:
     seconds: float
     command: tuple[str, ...]
     gpu: bool = False
+    reaped: float = 0.0
+    terminal: int = 0
 
     @property
     def key(self) -> tuple[int, float]:
@@ -74,6 +77,8 @@ def _read_process(entry: Path) -> Process:
         seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
         command=tuple(command.rstrip("\0").split("\0")) if command else (),
         gpu=_has_gpu(entry / "fd"),
+        reaped=(int(fields[13]) + int(fields[14])) / _TICKS,
+        terminal=int(fields[4]),
     )
 
 

@@ -11,7 +11,7 @@ from spectrum_lab.volumes import Figures, Probe, Volume, find_warning
 
 PAUSE = 60.0  # seconds between two reports
 FIRST_PAUSE = 10.0  # the hub may not have known of the server yet when it reported first
-GLANCE = 2.0  # seconds after which it is noticed that somebody began to work
+GLANCE = 2.0  # seconds after which it is noticed, and told again, that somebody began to work
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Reporter:
         self._probes = probes
         self._watch = watch
         self._service = service
-        self._is_heard = True
+        self._unheard = 0  # reports in a row that nobody took
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -53,11 +53,16 @@ class Reporter:
             pause = PAUSE
 
     async def _wait(self, pause: float) -> None:
-        """Until the pause is over or there is news."""
+        """Until the pause is over or there is news.
+
+        News that nobody took is told again soon, since a server that is thought to be idle may be
+        stopped meanwhile; then less and less often, so that thousands let the service come back.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + pause
+        glance = GLANCE * 2 ** min(self._unheard, 5)
         while (left := end - loop.time()) > 0:
-            await asyncio.sleep(min(left, GLANCE))
+            await asyncio.sleep(min(left, glance))
             if self._watch.is_news():
                 return
 
@@ -66,19 +71,22 @@ class Reporter:
         found = [(probe.volume, each) for probe, each in zip(self._probes, figures, strict=True)]
         self.warnings = [text for volume, each in found if (text := find_warning(volume, each))]
         activity = await self._watch.look()
-        if self._service:
-            volumes = [_to_entry(volume, each) for volume, each in found]
-            await self._tell(self._service, {"volumes": volumes, "activity": activity})
+        if self._service is None:
+            self._watch.note_heard()
+            return
+        volumes = [_to_entry(volume, each) for volume, each in found]
+        await self._tell(self._service, {"volumes": volumes, "activity": activity})
 
     async def _tell(self, service: Service, report: dict[str, Any]) -> None:
         try:
             self.notices = await service.report(report)
-            self._is_heard = True
+            self._unheard = 0
+            self._watch.note_heard()
         except ServiceError as error:
             # once: that the service is away for a day is no news every minute
-            level = logging.WARNING if self._is_heard else logging.DEBUG
+            level = logging.DEBUG if self._unheard else logging.WARNING
             log.log(level, "The service takes no reports now: %s", error)
-            self._is_heard = False
+            self._unheard += 1
 
 
 def _to_entry(volume: Volume, figures: Figures) -> dict[str, Any]:

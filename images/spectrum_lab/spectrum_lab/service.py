@@ -48,8 +48,16 @@ class Service:
 
     async def act(self, verb: str, body: Mapping[str, Any], *, method: str = "POST") -> None:
         """Do something with this server; raises ServiceError."""
-        path = f"servers/{quote(self.user, safe='')}/{quote(self.server, safe='')}/{verb}"
-        await self._ask(method, path, body)
+        await self._ask(method, f"servers/{self._place}/{verb}", body)
+
+    def find_page(self, environment: Mapping[str, str]) -> str:
+        """Path of this server's page in the service, as its people's browsers reach it."""
+        base = environment.get("JUPYTERHUB_BASE_URL", "/")
+        return f"{base}services/spectrum/gpus/{self._place}"
+
+    @property
+    def _place(self) -> str:
+        return f"{quote(self.user, safe='')}/{quote(self.server, safe='')}"
 
     async def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None

@@ -22,16 +22,20 @@ class State:
         )
 
     def describe(self) -> dict[str, Any]:
-        """What the banner says."""
-        return {"warnings": self.reporter.warnings, "notices": self.reporter.notices}
+        """What the banner says; `page` is the server's in the service, "" where there is none."""
+        return {
+            "warnings": self.reporter.warnings,
+            "notices": self.reporter.notices,
+            "page": self._service.find_page(os.environ) if self._service else "",
+        }
 
-    async def keep(self) -> dict[str, Any]:
-        """Keep the server, idle as it is; what the banner says then. Raises ServiceError."""
+    async def act(self, verb: str) -> None:
+        """Keep, release or continue the server. Raises ServiceError."""
         if self._service is None:
             raise ServiceError("This server knows no service of Spectrum.")
-        await self._service.act("keep", {})
-        self.reporter.notices = await self._service.list_notices()
-        return self.describe()
+        await self._service.act(verb, {})
+        if verb == "keep":
+            self.reporter.notices = await self._service.list_notices()
 
 
 class Inside:

@@ -43,8 +43,13 @@ class History:
 
 def find_utilisation(subject: Subject, evidence: Evidence | None, now: datetime) -> float | None:
     """The highest of the GPUs of a server in percent; None where nobody measures it now."""
+    return max(list_utilisation(subject, evidence, now), default=None)
+
+
+def list_utilisation(subject: Subject, evidence: Evidence | None, now: datetime) -> list[float]:
+    """The same of each GPU that somebody measures now."""
     series = [s for s in evidence.series if s.source == GPU] if evidence else []
-    values = [
+    return [
         s.value
         for s in series
         if s.is_of(subject.run)
@@ -52,7 +57,6 @@ def find_utilisation(subject: Subject, evidence: Evidence | None, now: datetime)
         and 0 <= s.value <= 100
         and not find_doubt(s.at, now)
     ]
-    return max(values, default=None)
 
 
 def _minute_of(moment: datetime) -> int:

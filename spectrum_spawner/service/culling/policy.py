@@ -13,6 +13,7 @@ from typing import Any
 from spectrum_spawner.activity import (
     GPU,
     HOLD,
+    MEASURED,
     POWER,
     SKEW,
     Answer,
@@ -21,8 +22,10 @@ from spectrum_spawner.activity import (
     Reading,
     is_moment,
 )
-from spectrum_spawner.service.culling.rules import Policy, Rule, Subject
+from spectrum_spawner.service.culling.rules import DAY, Policy, Rule, Subject
 from spectrum_spawner.service.moments import show
+
+LONG_IDLE = timedelta(hours=3)  # of the GPUs of a server that works, after which people see it
 
 
 class Decision(StrEnum):
@@ -45,12 +48,30 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Stretch:
+    """A time without a break in which nothing was done, by some criteria: `seen` is when that was
+    last looked at. It goes on if what is measured later reaches back to then."""
+
+    by: str
+    since: datetime
+    seen: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """What earlier verdicts on the same run left behind; `extended_until` is what people won."""
+    """What earlier verdicts on the same run left behind.
+
+    `extended_until` is what people won, `held_since` when they first held it after it last worked.
+    `idle` and `gpu` are since when it is idle and since when its GPUs are, for longer than anybody
+    measures.
+    """
 
     last_busy: datetime | None = None
     unknown_since: datetime | None = None
     extended_until: datetime | None = None
+    held_since: datetime | None = None
+    idle: Stretch | None = None
+    gpu: Stretch | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,9 +79,9 @@ class Verdict:
     """What a server has coming, judged at `at`.
 
     `ends_at` is when the rule ends it if nothing changes, None for never; `warn_at` is when people
-    hear of it. `idle` is the time without work that ends it now. `used_at` is when a person last
-    did something, `until` when an exemption or a hold by `name` ends. `evidence` is what the
-    verdict stands on.
+    hear of it. `idle` is the time without work that ends it now. `gpu_idle_since` is since when its
+    GPUs do nothing, whatever else does. `used_at` is when a person last did something, `until` when
+    an exemption or a hold by `name` ends. `evidence` is what the verdict stands on.
     """
 
     decision: Decision
@@ -69,6 +90,7 @@ class Verdict:
     rule: Rule | None = None
     idle: timedelta = timedelta()
     idle_since: datetime | None = None
+    gpu_idle_since: datetime | None = None
     warn_at: datetime | None = None
     ends_at: datetime | None = None
     used_at: datetime | None = None
@@ -91,6 +113,19 @@ class Verdict:
         return not self.is_busy and any(each.answer is Answer.UNKNOWN for each in self.evidence)
 
     @property
+    def is_gpu_idle_long(self) -> bool:
+        """Whether it works, but its GPUs have not for long: nothing ends it for that."""
+        since = self.gpu_idle_since
+        return self.is_busy and since is not None and self.at - since >= LONG_IDLE
+
+    @property
+    def notice(self) -> timedelta:
+        """How long before its end people hear of it."""
+        if self.rule is None:
+            return timedelta()
+        return self.rule.notice if self.cause is Cause.LIFETIME else self.rule.warn
+
+    @property
     def text(self) -> str:
         """A sentence for people."""
         return _SENTENCES[self.cause](self)
@@ -99,7 +134,7 @@ class Verdict:
         """For API and audit: a value that `json.dumps` takes."""
         moments = {
             name: moment and moment.isoformat(timespec="seconds")
-            for name in ("at", "idle_since", "warn_at", "ends_at")
+            for name in ("at", "idle_since", "gpu_idle_since", "warn_at", "ends_at")
             for moment in [getattr(self, name)]
         }
         return {
@@ -132,10 +167,7 @@ def judge(
     verdict = _judge_work(subject, evidence, rule, policy, now, memory)
     if not rule.lifetime:
         return verdict
-    end = started + rule.lifetime
-    if verdict.ends_at and verdict.ends_at <= end:
-        return verdict
-    return _judge_lifetime(verdict, rule, end, now)
+    return _judge_lifetime(verdict, rule, started + rule.lifetime, now)
 
 
 def find_hold(evidence: Evidence, rule: Rule, now: datetime) -> Hold | None:
@@ -165,37 +197,45 @@ def _judge_work(
         ]
     )
     answers = [reading.answer for reading in readings]
+    gpu_idle_since = _find_gpu_idle(readings, rule, memory)
     if Answer.BUSY in answers:
-        return _keep(Cause.BUSY, now, rule=rule, evidence=readings)
+        return _keep(Cause.BUSY, now, rule=rule, gpu_idle_since=gpu_idle_since, evidence=readings)
+    is_unknown = Answer.UNKNOWN in answers or not readings
+    since = None if is_unknown else _find_idle(readings, rule, run.started + rule.grace, memory)
     if evidence.holds and (hold := find_hold(evidence, rule, now)):
         held = Reading(source=HOLD, answer=Answer.BUSY, at=hold.made_at, text=hold.reason)
         return _keep(
             Cause.HELD,
             now,
             rule=rule,
+            idle_since=since,
+            gpu_idle_since=gpu_idle_since,
             name=hold.by,
             until=hold.until,
             evidence=(*readings, held),
         )
-    if Answer.UNKNOWN in answers or not readings:
-        since = memory.unknown_since or now
-        is_long = now - since >= rule.unknown
+    if since is None:
+        is_long = _is_unknown_long(readings, rule, policy, now - (memory.unknown_since or now))
         return Verdict(
             decision=Decision.UNKNOWN_LONG if is_long else Decision.KEEP,
             cause=Cause.UNKNOWN,
             at=now,
             rule=rule,
+            gpu_idle_since=gpu_idle_since,
             evidence=readings,
         )
-    since = run.started + rule.grace
-    for moment in (memory.last_busy, *[reading.since for reading in readings]):
-        if moment and moment > since:
-            since = moment
     idle = policy.idle_of(rule, subject, now)
     if not idle:
-        return _keep(Cause.IDLE, now, rule=rule, idle_since=since, evidence=readings)
+        return _keep(
+            Cause.IDLE,
+            now,
+            rule=rule,
+            idle_since=since,
+            gpu_idle_since=gpu_idle_since,
+            evidence=readings,
+        )
     ends_at = max(since + idle, run.started + rule.minimum, memory.extended_until or run.started)
-    decision, warn_at = _decide(ends_at, rule, now)
+    decision, warn_at = _decide(ends_at, rule.warn, now)
     return Verdict(
         decision=decision,
         cause=Cause.IDLE,
@@ -203,6 +243,7 @@ def _judge_work(
         rule=rule,
         idle=idle,
         idle_since=since,
+        gpu_idle_since=gpu_idle_since,
         warn_at=warn_at,
         ends_at=ends_at,
         used_at=evidence.used_at(now),
@@ -212,14 +253,54 @@ def _judge_work(
 
 def _judge_lifetime(verdict: Verdict, rule: Rule, end: datetime, now: datetime) -> Verdict:
     """The same evidence, with the end that comes whatever the server does."""
-    decision, warn_at = _decide(end, rule, now)
+    decision, warn_at = _decide(end, rule.notice, now)
+    is_sooner = verdict.ends_at is not None and verdict.ends_at <= end
+    if is_sooner and (decision is Decision.KEEP or verdict.decision is not Decision.KEEP):
+        return verdict
     if decision is Decision.KEEP:
         return replace(verdict, warn_at=warn_at, ends_at=end)
     return replace(verdict, decision=decision, cause=Cause.LIFETIME, warn_at=warn_at, ends_at=end)
 
 
-def _decide(ends_at: datetime, rule: Rule, now: datetime) -> tuple[Decision, datetime]:
-    warn_at = ends_at - rule.warn
+def _find_idle(
+    readings: tuple[Reading, ...], rule: Rule, earliest: datetime, memory: Memory
+) -> datetime:
+    """Since when all of them are idle."""
+    since = earliest
+    for moment in (memory.last_busy, *[reading.since for reading in readings]):
+        if moment and moment > since:
+            since = moment
+    return max(earliest, _go_back(since, memory.idle, rule.criteria))
+
+
+def _find_gpu_idle(readings: tuple[Reading, ...], rule: Rule, memory: Memory) -> datetime | None:
+    """Since when the GPUs are idle, whatever else works; None if they are not known to be."""
+    for reading in readings:
+        if reading.source == GPU and reading.answer is Answer.IDLE and reading.since:
+            return _go_back(reading.since, memory.gpu, rule.criteria)
+    return None
+
+
+def _go_back(since: datetime, before: Stretch | None, criteria: str) -> datetime:
+    """What is measured reaches back a while only; if that is to the last look, what was known then
+    still holds."""
+    if before and before.by == criteria and since <= before.seen:
+        return min(since, before.since)
+    return since
+
+
+def _is_unknown_long(
+    readings: tuple[Reading, ...], rule: Rule, policy: Policy, time: timedelta
+) -> bool:
+    """Whether it is time that people hear that nobody knows."""
+    if time < rule.unknown:
+        return False
+    unknown = {each.source for each in readings if each.answer is Answer.UNKNOWN}
+    return policy.measured or not unknown or bool(unknown - set(MEASURED))
+
+
+def _decide(ends_at: datetime, notice: timedelta, now: datetime) -> tuple[Decision, datetime]:
+    warn_at = ends_at - notice
     if now >= ends_at:
         return Decision.STOP, warn_at
     return (Decision.WARN if now >= warn_at else Decision.KEEP), warn_at
@@ -274,6 +355,8 @@ def _tell(verdict: Verdict, answer: Answer | None = None) -> str:
 
 def _span(time: timedelta) -> str:
     minutes = time // timedelta(minutes=1)
+    if minutes >= 2 * DAY and not minutes % DAY:
+        return f"{minutes // DAY} days"
     hours, rest = divmod(minutes, 60)
     if not hours:
         return f"{minutes} minutes"

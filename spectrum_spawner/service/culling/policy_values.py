@@ -9,13 +9,23 @@ from itertools import combinations
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from spectrum_spawner.activity import CPU, GPU, HIGHEST, KERNELS, POWER, PROCESSES, SOURCES
+from spectrum_spawner.activity import (
+    CPU,
+    GPU,
+    HIGHEST,
+    KERNELS,
+    MEASURED,
+    POWER,
+    PROCESSES,
+    SOURCES,
+)
 from spectrum_spawner.profiles import Profile
 from spectrum_spawner.service.culling.rules import DAY, Exemption, Policy, Rule, Window
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 WORK = frozenset({CPU, PROCESSES})  # what works while a GPU waits for data
 MOST = 366 * DAY  # minutes
+MOST_RULES, MOST_WINDOWS, MOST_FLOORS = 100, 20, 8  # floors of one source: each costs a query
 
 _RULE_KEYS = {
     "order", "profiles", "teams", "gpu", "idleMinutes", "evidence", "gpuFloor", "powerFloor",
@@ -33,6 +43,7 @@ def read_policy(
     profiles: Mapping[str, Profile],
     *,
     team_limits: tuple[int, int] = (15, 480),
+    measured: bool = True,
 ) -> Policy:
     """The policy from the values table; raises PolicyError naming rule and field.
 
@@ -40,7 +51,7 @@ def read_policy(
     """
     _refuse_unknown("culling", values, {"rules", "exemptions"})
     ordered: dict[int, Rule] = {}
-    for name, record in _table("culling.rules", values.get("rules")).items():
+    for name, record in _few("culling.rules", values.get("rules"), MOST_RULES).items():
         place = f"culling.rules.{name}"
         if record is None:
             continue  # taken out of what the chart gives
@@ -61,7 +72,14 @@ def read_policy(
         for name, record in _table("culling.exemptions", values.get("exemptions")).items()
         if record is not None
     )
-    return Policy(rules=rules, exemptions=exemptions, team_limits=team_limits)
+    policy = Policy(rules=rules, exemptions=exemptions, team_limits=team_limits, measured=measured)
+    for source in MEASURED:
+        if len(floors := policy.list_floors(source)) > MOST_FLOORS:
+            raise PolicyError(
+                f"culling.rules: {source} has {len(floors)} floors, of which {MOST_FLOORS} can be "
+                "asked for"
+            )
+    return policy
 
 
 def _read_rule(
@@ -203,7 +221,7 @@ def _read_schedule(place: str, value: object) -> tuple[ZoneInfo | None, tuple[Wi
     zone = _read_zone(f"{place}.timeZone", record.get("timeZone"))
     windows = tuple(
         _read_window(f"{place}.windows.{name}", name, each)
-        for name, each in _table(f"{place}.windows", record.get("windows")).items()
+        for name, each in _few(f"{place}.windows", record.get("windows"), MOST_WINDOWS).items()
         if each is not None
     )
     for one, other in combinations(windows, 2):
@@ -300,6 +318,13 @@ def _table(place: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise PolicyError(f"{place}: must be a table")
     return value
+
+
+def _few(place: str, value: object, most: int) -> Mapping[str, Any]:
+    table = _table(place, value)
+    if len(table) > most:
+        raise PolicyError(f"{place}: has {len(table)} entries, {most} at most")
+    return table
 
 
 def _refuse_unknown(place: str, record: Mapping[str, Any], known: set[str]) -> None:

@@ -2,16 +2,14 @@
 
 A query asks of each series, told apart by a label of our own: when it was last measured, the
 highest value of the last minutes, and for each floor since when it has been below. It looks at
-steps of time, each at least two scrapes long. A step without a measurement, or with one that
-cannot be, is none below a floor.
+steps of time, each at least two scrapes long. A step without a measurement, or with one that cannot
+be, is none below a floor; how often series are measured is asked for as well.
 """
 
 import asyncio
-import gc
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,11 +19,14 @@ from tornado.httpclient import AsyncHTTPClient, HTTPError, HTTPRequest
 
 from spectrum_spawner.activity import Series
 from spectrum_spawner.service.culling.metrics import Metric
+from spectrum_spawner.service.culling.uncollected import uncollected
 
-STEP = timedelta(minutes=1)  # for scrapes every 30 seconds or more often
+STEP = timedelta(minutes=1)  # at least
+COUNTED = 10  # steps over which measurements are counted
+MOST_NAMED = 100  # pods that a query names; it asks for those of all namespaces if there are more
 TIMEOUT = 10.0  # seconds that one query may take
 PART = "spectrum_part"  # the label that tells what a number of an answer is
-AT, NOW, BELOW = "at", "now", "below"
+AT, NOW, COUNT, BELOW = "at", "now", "count", "below"
 
 Pod = tuple[str, str]  # namespace and name
 
@@ -39,12 +40,29 @@ class Measured:
     """Series by pod, and what could not be read of which metric, in sentences.
 
     `silent` are sources of which no metric has any series. While such servers run, labels or
-    exporters are not as they should be.
+    exporters are not as they should be. `intervals` say by metric how far its measurements usually
+    lie apart.
     """
 
     series: Mapping[Pod, tuple[Series, ...]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
+    intervals: Mapping[str, timedelta] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What Prometheus says of one metric: series by pod, how many numbers could not be read, and
+    how far measurements usually lie apart, None if that cannot be told."""
+
+    series: Mapping[Pod, list[Series]] = field(default_factory=dict)
+    skipped: int = 0
+    interval: timedelta | None = None
+
+
+def find_step(scrape: timedelta) -> timedelta:
+    """The steps in which to look at what is measured that often."""
+    return max(STEP, 2 * scrape)
 
 
 def make_query(
@@ -53,17 +71,21 @@ def make_query(
     prefix: str,
     floors: Iterable[float],
     lookback: timedelta,
-    step: timedelta = STEP,
+    step: timedelta,
+    pods: Collection[Pod] = (),
 ) -> str:
-    """The one query of a metric, over namespaces that begin with `prefix`."""
+    """The one query of a metric, over namespaces that begin with `prefix`, or over those pods."""
     s = int(step.total_seconds())
     # with a step more, so that what is idle for just as long as a rule wants is seen to be
     steps = f"{math.ceil(lookback / step) * s + s}s:{s}s"
     by = ", ".join(metric.labels)
-    selector = _select(metric, prefix)
+    selector = _select(metric, prefix, pods)
     parts = {
         AT: f"max by ({by}) (timestamp({selector}))",
         NOW: f"max by ({by}) ({_highest(metric, selector, 2 * s)})",
+        # of what was there all the time, in the middle of all
+        COUNT: f"quantile(0.5, count_over_time({selector}[{COUNTED * s}s]) "
+        f"and {selector} offset {COUNTED * s}s)",
     }
     for floor in floors:
         below, before = (
@@ -81,28 +103,29 @@ def make_query(
     )
 
 
-def read_answer(
-    body: bytes, metric: Metric, *, floors: Iterable[float]
-) -> tuple[dict[Pod, list[Series]], int]:
-    """Series by pod from Prometheus's answer, and how many numbers could not be read.
+def read_answer(body: bytes, metric: Metric, *, floors: Iterable[float], step: timedelta) -> Answer:
+    """Read what Prometheus says of a metric that was asked for in such steps.
 
     What is not measured or no number stays in its series as such: it is then doubted, not missed.
     Raises PrometheusError.
     """
-    with _uncollected():
-        return _read_samples(_read_vector(body), metric, floors)
+    with uncollected():
+        return _read_samples(_read_vector(body), metric, floors, COUNTED * step)
 
 
 def _read_samples(
-    samples: list[Any], metric: Metric, floors: Iterable[float]
-) -> tuple[dict[Pod, list[Series]], int]:
+    samples: list[Any], metric: Metric, floors: Iterable[float], counted: timedelta
+) -> Answer:
     found: dict[tuple[str | None, ...], dict[str, float]] = {}
-    names, skipped = metric.labels, 0
+    names, skipped, count = metric.labels, 0, 0.0
     for sample in samples:
         try:
             labels = sample["metric"]
             key = tuple(map(labels.get, names))
             part, value = labels[PART], float(sample["value"][1])
+            if part == COUNT:
+                count = value
+                continue
             found.setdefault(key, {})[part] = value
         except (LookupError, TypeError, ValueError, AttributeError):
             skipped += 1
@@ -115,7 +138,8 @@ def _read_samples(
         elif metric.slices or not (metric.slice and key[-1]):
             series = _make_series(metric, key, parts, asked)
             by_pod.setdefault((namespace, pod), []).append(series)
-    return by_pod, skipped
+    interval = counted / count if count >= 1 else None
+    return Answer(series=by_pod, skipped=skipped, interval=interval)
 
 
 class Prometheus:
@@ -154,47 +178,62 @@ async def measure(
     *,
     prefix: str,
     floors: Mapping[str, tuple[float, ...]],
-    lookback: timedelta,
-    step: timedelta = STEP,
+    lookback: Mapping[str, timedelta],
+    step: timedelta,
+    pods: Collection[Pod] = (),
 ) -> Measured:
-    """What all pods did, by those metrics whose source has floors; one that fails stops no other.
+    """What all pods did, or few that are named, by those metrics whose source has floors; one that
+    fails stops no other.
 
-    `floors` are by source; a source that no rule asks for is not measured.
+    `floors` and `lookback` are by source; a source that no rule asks for is not measured.
     """
+    named = pods if len(pods) <= MOST_NAMED else ()
     asked = {name: metric for name, metric in metrics.items() if floors.get(metric.source)}
 
-    async def ask(metric: Metric) -> tuple[dict[Pod, list[Series]], int]:
+    async def ask(metric: Metric) -> Answer:
         mine = floors[metric.source]
-        query = make_query(metric, prefix=prefix, floors=mine, lookback=lookback, step=step)
+        query = make_query(
+            metric,
+            prefix=prefix,
+            floors=mine,
+            lookback=lookback[metric.source],
+            step=step,
+            pods=named,
+        )
         body = await prometheus.query(query)
         # of ten thousand servers it takes a while
-        return await asyncio.to_thread(read_answer, body, metric, floors=mine)
+        return await asyncio.to_thread(read_answer, body, metric, floors=mine, step=step)
 
     answers = await asyncio.gather(*map(ask, asked.values()), return_exceptions=True)
     series: dict[Pod, list[Series]] = {}
     problems: dict[str, str] = {}
+    intervals: dict[str, timedelta] = {}
     for name, answer in zip(asked, answers, strict=True):
         if isinstance(answer, PrometheusError):
             problems[name] = str(answer)
             continue
         if isinstance(answer, BaseException):
             raise answer
-        by_pod, skipped = answer
-        if skipped:
-            problems[name] = f"numbers that could not be read: {skipped}"
-        for pod, found in by_pod.items():
+        if answer.skipped:
+            problems[name] = f"numbers that could not be read: {answer.skipped}"
+        if answer.interval:
+            intervals[name] = answer.interval
+        for pod, found in answer.series.items():
             series.setdefault(pod, []).extend(found)
     heard = {each.source for found in series.values() for each in found}
     return Measured(
         series={pod: tuple(found) for pod, found in series.items()},
         problems=problems,
         silent=frozenset(metric.source for metric in asked.values()) - heard,
+        intervals=intervals,
     )
 
 
-def _select(metric: Metric, prefix: str) -> str:
+def _select(metric: Metric, prefix: str, pods: Collection[Pod]) -> str:
+    namespaces, named = ({pod[part] for pod in pods} for part in (0, 1))
     matchers = [
-        f"{metric.namespace}=~{_quote(_escape(prefix) + '.+')}",
+        f"{metric.namespace}=~{_any_of(namespaces) if pods else _quote(_escape(prefix) + '.+')}",
+        *([f"{metric.pod}=~{_any_of(named)}"] if pods else []),
         *(f"{label}={_quote(value)}" for label, value in metric.only.items()),
     ]
     return f"{metric.name}{{{','.join(matchers)}}}"
@@ -217,6 +256,10 @@ def _sound(metric: Metric, selector: str, seconds: int, *, offset: int = 0) -> s
     return f"({highest} and min_over_time({selector}[{seconds}s]{late}) >= 0)"
 
 
+def _any_of(texts: Iterable[str]) -> str:
+    return _quote("|".join(map(_escape, sorted(texts))))
+
+
 def _quote(text: str) -> str:
     return json.dumps(text)
 
@@ -224,19 +267,6 @@ def _quote(text: str) -> str:
 def _escape(text: str) -> str:
     """Of a Kubernetes name, in which the dot alone means something to a regular expression."""
     return text.replace(".", "\\.")
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the garbage collector: an answer has no cycles, and of ten thousand servers it is so
-    large that looking through it again and again takes longer than reading it."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _read_vector(body: bytes) -> list[Any]:

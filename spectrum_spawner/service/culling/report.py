@@ -6,12 +6,14 @@
         "kernels_last_activity": "2026-01-31T09:59:58Z",
         "terminals": [{"last_activity": "2026-01-31T09:30:00Z"}],
         "terminals_last_activity": null,
-        "processes": [{"name": "python train.py", "cpu": 0.9, "gpu": true, "kernel": false}],
-        "processes_last_worked": "2026-01-31T10:00:00Z"}}
+        "processes": [{"name": "python train.py", "cpu": 0.9, "works": true}],
+        "processes_last_worked": "2026-01-31T10:00:00Z",
+        "processes_watched_since": "2026-01-31T09:20:00Z"}}
 
 The `…_last_…` are the latest of all that was ever seen since `watched_since`, also of kernels,
-terminals and processes that ended. Every time has a zone. A part that is absent is not told; an
-item that cannot be read leaves doubt about its part, and the others as they are.
+terminals and processes that ended. Processes may have a later beginning of their own, since they
+are looked at now and then, not followed. Every time has a zone. A part that is absent is not told;
+an item that cannot be read leaves doubt about its part, and the others as they are.
 """
 
 import math
@@ -24,8 +26,9 @@ from spectrum_spawner.activity import SKEW, Kernels, Process, Processes, Termina
 
 MOST = 1000  # kernels, terminals or processes that are read
 LONGEST = 100  # characters of a process's name that are kept
+# "unknown" is left out: then nobody knows whether that kernel works
 STATES = frozenset(
-    {"unknown", "starting", "idle", "busy", "terminating", "restarting", "autorestarting", "dead"}
+    {"starting", "idle", "busy", "terminating", "restarting", "autorestarting", "dead"}
 )
 # a kernel that nobody ever asked anything stays "starting"
 AT_WORK = frozenset({"busy", "restarting", "autorestarting"})
@@ -46,6 +49,13 @@ class Report:
     processes: Processes | None = None
 
 
+class Told(dict[tuple[str, str], Report]):
+    """The last word of each server, by owner and name. `missed_at` is when one was last lost since
+    nobody could say whose it was: what was told before then may no longer hold."""
+
+    missed_at: datetime | None = None
+
+
 def read_report(value: object, *, now: datetime) -> Report:
     """Read the table `activity`, as received `now`; raises ReportError.
 
@@ -58,6 +68,8 @@ def read_report(value: object, *, now: datetime) -> Report:
         raise ReportError("activity needs the times at and watched_since, with their zone.")
     if at > now + SKEW or since > at:
         raise ReportError("activity is of a time that is still to come.")
+    at = min(at, now)  # a clock that is fast makes nothing younger
+    since = min(since, at)
     uid = value.get("pod_uid") or ""
     if not isinstance(uid, str):
         raise ReportError("pod_uid must be a text.")
@@ -94,8 +106,10 @@ def _read_processes(value: Mapping[str, Any], empty: Processes) -> Processes | N
         return None
     found, bad = _read_items(value["processes"], _read_process)
     moments, worse = _read_last(value.get("processes_last_worked"), [])
+    since = _moment(value.get("processes_watched_since"))
     return replace(
         empty,
+        watched_since=max(since or empty.at, empty.watched_since),
         found=tuple(found),
         last_worked=max(moments, default=None),
         doubtful=bad + worse,
@@ -137,14 +151,13 @@ def _read_activity(item: Any) -> datetime:
 
 
 def _read_process(item: Any) -> Process:
-    name, cpu = item["name"], item["cpu"]
-    gpu, kernel = item.get("gpu", False), item.get("kernel", False)
-    if not isinstance(name, str) or not isinstance(gpu, bool) or not isinstance(kernel, bool):
+    name, cpu, works = item["name"], item["cpu"], item["works"]
+    if not isinstance(name, str) or not isinstance(works, bool):
         raise ValueError(item)
     if isinstance(cpu, bool) or not math.isfinite(cpu) or cpu < 0:
         raise ValueError(item)
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name[:LONGEST])
-    return Process(name=shown, cpu=float(cpu), gpu=gpu, kernel=kernel)
+    return Process(name=shown, cpu=float(cpu), works=works)
 
 
 def _moment(value: object) -> datetime | None:

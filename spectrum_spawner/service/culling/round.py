@@ -15,8 +15,7 @@ from spectrum_spawner.service.culling.sweep import Key
 class Round:
     """One look. `at` is None before the first, and everything is empty then.
 
-    `problems` are sentences on what could not be known, such as a Prometheus that is away. While
-    `enabled` is False every server is judged, and nothing follows from it.
+    While `enabled` is False every server is judged, and nothing follows from it.
     """
 
     at: datetime | None = None
@@ -26,4 +25,3 @@ class Round:
     evidence: Mapping[Key, Evidence] = field(default_factory=dict)
     verdicts: Mapping[Key, Verdict] = field(default_factory=dict)
     standings: Mapping[Key, Standing] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()

@@ -3,12 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from zoneinfo import ZoneInfo
 
-from spectrum_spawner.activity import CPU, GPU, POWER, Run
+from spectrum_spawner.activity import CPU, GPU, POWER, SKEW, Run
 
 DAY = 24 * 60  # minutes
 HOUR = timedelta(hours=1)
+# How far back a measurement is asked for at most. What is idle for longer is remembered from look
+# to look; more would cost Prometheus a step for each minute of each pod.
+LONGEST_LOOKBACK = 2 * HOUR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +34,10 @@ class Subject:
     @property
     def key(self) -> tuple[str, str]:
         return self.user, self.server
+
+    def is_of(self, asked: datetime) -> bool:
+        """Whether its pod may be of a start that was asked for then: not if it ran before."""
+        return asked <= self.run.started + SKEW
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +70,9 @@ class Rule:
     after the start at the earliest, and no idle server ends before `minimum`. `evidence` names
     the sources that must all say idle. GPUs below `gpu_floor` percent, `power_floor` watts and
     containers below `cpu_floor` cores do nothing. `lifetime` ends a server whatever it does, zero
-    never. People hear of an end `warn` before; each of at most `extensions` clicks adds `extend`,
-    a hold lasts `hold` at most. `unknown` is how long nobody may know what a server does before
-    people are told.
+    never. People hear of an end `warn` before; each of at most `extensions` clicks adds `extend`.
+    Holds without work between them last `hold` at most, together. `unknown` is how long nobody may
+    know what a server does before people are told.
     """
 
     name: str
@@ -93,6 +101,16 @@ class Rule:
             and (not self.teams or subject.team in self.teams)
             and self.gpu in (None, subject.run.gpus > 0)
         )
+
+    @cached_property
+    def criteria(self) -> str:
+        """By what it calls a server idle: idle by one is not idle by another."""
+        return ", ".join(f"{source}<{self.floor_of(source):g}" for source in self.evidence)
+
+    @property
+    def notice(self) -> timedelta:
+        """How long before people hear of the end of a lifetime: whatever runs then is lost."""
+        return max(self.warn, self.lifetime / 7)
 
     def floor_of(self, source: str) -> float:
         if source == GPU:
@@ -132,12 +150,14 @@ class Exemption:
 class Policy:
     """All rules in their order, of which the first that matches counts.
 
-    `team_limits` are the least and the most minutes that a team's own wish may set.
+    `team_limits` are the least and the most minutes that a team's own wish may set. Where nothing
+    is `measured`, it is no news that nobody knows what GPUs do.
     """
 
     rules: tuple[Rule, ...] = ()
     exemptions: tuple[Exemption, ...] = ()
     team_limits: tuple[int, int] = (15, 480)
+    measured: bool = True
 
     def find_rule(self, subject: Subject) -> Rule | None:
         return next((rule for rule in self.rules if rule.matches(subject)), None)
@@ -159,13 +179,13 @@ class Policy:
         wish = timedelta(minutes=min(max(subject.idle_minutes, least), most))
         return min(wish, idle) if window else wish
 
-    def find_lookback(self, wishes: Iterable[int | None]) -> timedelta:
-        """How far back evidence must reach, given what teams wish."""
-        _, most = self.team_limits
-        times = [rule.idle for rule in self.rules]
-        times += [window.idle for rule in self.rules for window in rule.windows]
-        times += [timedelta(minutes=min(wish, most)) for wish in wishes if wish]
-        return max(times, default=HOUR)
+    def find_lookback(self, source: str, wishes: Iterable[int | None]) -> timedelta:
+        """How far back a source is to be asked for, given what teams wish."""
+        rules = [rule for rule in self.rules if source in rule.evidence]
+        times = [rule.idle for rule in rules]
+        times += [window.idle for rule in rules for window in rule.windows]
+        times += [timedelta(minutes=wish) for wish in wishes if wish and rules]
+        return min(max(times, default=HOUR), LONGEST_LOOKBACK)
 
     def list_floors(self, source: str) -> tuple[float, ...]:
         """The floors of one source that any rule asks for."""

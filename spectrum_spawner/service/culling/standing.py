@@ -1,7 +1,8 @@
 """What people were told about one run of a server, and what comes next. Pure.
 
 Nothing ends that was not warned of for the rule's whole time, looked at once more at the last
-moment, and left alone by people for `GUARD`. What people were told never comes sooner.
+moment, and left alone by people for `GUARD`. What people were told never comes sooner, and what
+should have come long ago is told again.
 """
 
 from dataclasses import dataclass, replace
@@ -9,13 +10,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from spectrum_spawner.activity import SKEW, Hold, is_moment
-from spectrum_spawner.service.culling.policy import Cause, Decision, Memory, Verdict
+from spectrum_spawner.service.culling.policy import Cause, Decision, Memory, Stretch, Verdict
 from spectrum_spawner.service.culling.rules import Rule, Subject
 from spectrum_spawner.service.moments import show
 from spectrum_spawner.service.problem import Problem
 
 GUARD = timedelta(seconds=5)  # a server that somebody used this shortly before is left alone
 CHECK_WITHIN = timedelta(seconds=30)  # after which a last look is too old to act on
+OVERDUE = timedelta(minutes=10)  # by which an end may be late because of looks and stops
 
 
 class Step(StrEnum):
@@ -47,8 +49,8 @@ class Standing:
     """How one run of a server stands.
 
     `warned_at` is when people first heard of the end that is near, `ends_at` what they heard last;
-    both are None while none is near. `checked_at` is when a last look was asked for, `reported`
-    whether people know that nobody knows.
+    both are None while none is near. `checked_at` is when the evidence of a last look was in,
+    `reported` whether people know that nobody knows.
     """
 
     pod_uid: str
@@ -119,37 +121,75 @@ def extend(standing: Standing, subject: Subject, rule: Rule, *, now: datetime) -
 
 
 def make_hold(
-    subject: Subject, rule: Rule, *, by: str, until: datetime, reason: str, now: datetime
-) -> Hold:
-    """Somebody's word that a server works until a moment; raises Problem."""
+    subject: Subject,
+    rule: Rule,
+    standing: Standing,
+    *,
+    by: str,
+    until: datetime,
+    reason: str,
+    now: datetime,
+) -> tuple[Standing, Hold]:
+    """Take somebody's word that a server works until a moment; raises Problem."""
     if not is_moment(until):
         raise Problem("The end of a hold needs a time zone: please add it.")
     if until <= now:
         raise Problem("The end of the hold is past: choose one that lies ahead.")
-    longest = now + rule.hold
+    # from the first one on, so that no row of holds keeps a GPU for which nothing is done
+    since = standing.memory.held_since or now
+    longest = since + rule.hold
     if rule.lifetime:
         longest = min(longest, subject.run.started + rule.lifetime)
+    if longest <= now:
+        raise Problem(
+            f"Rule {rule.name} allows no more holds before this server has worked again: run "
+            "something in it, or save your work.",
+            status=409,
+        )
     if until > longest:
         raise Problem(
             f"Rule {rule.name} allows a hold until {show(longest)} at most: choose an earlier end.",
             status=409,
         )
-    return Hold(by=by, made_at=now, until=until, reason=reason)
+    held = replace(standing, memory=replace(standing.memory, held_since=since))
+    return held, Hold(by=by, made_at=now, until=until, reason=reason)
 
 
 def _remember(standing: Standing, verdict: Verdict) -> Standing:
+    memory, gpu = standing.memory, _go_on(standing.memory.gpu, verdict.gpu_idle_since, verdict)
     if verdict.is_busy:
-        # whoever works again has all extensions again
+        # whoever works again has all extensions and holds again
+        memory = Memory(last_busy=verdict.at, gpu=gpu)
         if standing.warned_at is None:
-            return Standing(pod_uid=standing.pod_uid, memory=Memory(last_busy=verdict.at))
-        return replace(standing, memory=Memory(last_busy=verdict.at), extensions=0, reported=False)
-    memory = standing.memory
-    if verdict.is_unknown:
-        since = memory.unknown_since or verdict.at
-        return replace(standing, memory=replace(memory, unknown_since=since))
-    if memory.unknown_since is None and not standing.reported:
-        return standing
-    return replace(standing, memory=replace(memory, unknown_since=None), reported=False)
+            return Standing(pod_uid=standing.pod_uid, memory=memory)
+        return replace(standing, memory=memory, extensions=0, reported=False)
+    is_unknown = verdict.is_unknown
+    # not by replace(), which takes long: this is done for every server at each look
+    after = Memory(
+        last_busy=memory.last_busy,
+        unknown_since=(memory.unknown_since or verdict.at) if is_unknown else None,
+        extended_until=memory.extended_until,
+        held_since=memory.held_since,
+        idle=_go_on(memory.idle, verdict.idle_since, verdict),
+        gpu=gpu,
+    )
+    return Standing(
+        pod_uid=standing.pod_uid,
+        memory=after,
+        warned_at=standing.warned_at,
+        ends_at=standing.ends_at,
+        cause=standing.cause,
+        extensions=standing.extensions,
+        checked_at=standing.checked_at,
+        reported=standing.reported and is_unknown,
+    )
+
+
+def _go_on(before: Stretch | None, since: datetime | None, verdict: Verdict) -> Stretch | None:
+    """What was seen now, or else what was seen last."""
+    if since is None or verdict.rule is None:
+        return before
+    return Stretch(by=verdict.rule.criteria, since=since, seen=verdict.at)
 
 
 def _look_no_more(standing: Standing) -> Standing:
@@ -175,14 +215,27 @@ def _withdraw(standing: Standing, verdict: Verdict) -> tuple[Standing, tuple[Act
 def _warn(
     standing: Standing, verdict: Verdict, now: datetime
 ) -> tuple[Standing, tuple[Action, ...]]:
-    """Tell of an end once, and again if it moved or has another cause."""
-    warn = verdict.rule.warn if verdict.rule else timedelta()
+    """Tell of an end once, and again if it moved, has another cause, or should be long past."""
+    if _is_void(standing, verdict, now):
+        standing = replace(standing, warned_at=None, ends_at=None)
     warned_at = standing.warned_at or now
-    ends_at = max(verdict.ends_at or now, standing.ends_at or now + warn)
+    ends_at = max(verdict.ends_at or now, standing.ends_at or now + verdict.notice)
     if (ends_at, verdict.cause) == (standing.ends_at, standing.cause):
         return standing, ()
     warned = replace(standing, warned_at=warned_at, ends_at=ends_at, cause=verdict.cause)
     return warned, (_make(Step.WARN, verdict, warned),)
+
+
+def _is_void(standing: Standing, verdict: Verdict, now: datetime) -> bool:
+    """Whether what people were told says nothing of what comes now.
+
+    It should have come long ago, since for a while nobody knew what the server did or nobody
+    looked; or it was the end of a lifetime, of which people hear long before.
+    """
+    if standing.ends_at is None:
+        return False
+    is_early = standing.cause is Cause.LIFETIME and verdict.cause is not Cause.LIFETIME
+    return is_early or now > standing.ends_at + max(verdict.notice / 2, OVERDUE)
 
 
 def _is_used(told: datetime | None, seen: datetime | None, now: datetime) -> bool:

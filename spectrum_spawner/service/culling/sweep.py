@@ -12,6 +12,7 @@ from spectrum_spawner.activity import Evidence
 from spectrum_spawner.service.culling.policy import Verdict, judge
 from spectrum_spawner.service.culling.rules import Policy, Subject
 from spectrum_spawner.service.culling.standing import Action, Standing, step
+from spectrum_spawner.service.culling.uncollected import uncollected
 
 Key = tuple[str, str]  # owner and name of a server
 NOTHING = Evidence()
@@ -19,11 +20,16 @@ NOTHING = Evidence()
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What a look found. `standings` are of those who run now, for the next look."""
+    """What a look found. `standings` are of those who run now, for the next look.
+
+    Servers that could not be judged are in `failures` alone, with what was met: nothing follows
+    for them.
+    """
 
     verdicts: dict[Key, Verdict] = field(default_factory=dict)
     standings: dict[Key, Standing] = field(default_factory=dict)
     actions: list[tuple[Subject, Action]] = field(default_factory=list)
+    failures: dict[Key, Exception] = field(default_factory=dict)
 
 
 def sweep(
@@ -40,12 +46,31 @@ def sweep(
     A server without evidence is one of which nobody knows. The last look at those that
     `Step.CHECK` names is a sweep over them alone, with new evidence and `used_at`.
     """
+    with uncollected():
+        return _sweep(subjects, evidence, standings, policy, now, used_at or {})
+
+
+def _sweep(
+    subjects: Iterable[Subject],
+    evidence: Mapping[Key, Evidence],
+    standings: Mapping[Key, Standing],
+    policy: Policy,
+    now: datetime,
+    used_at: Mapping[Key, datetime],
+) -> Sweep:
     found = Sweep()
     for subject in subjects:
         key = subject.key
         before = find_standing(subject, standings)
-        verdict = judge(subject, evidence.get(key, NOTHING), policy, now=now, memory=before.memory)
-        after, actions = step(before, verdict, now, used_at=(used_at or {}).get(key))
+        try:
+            verdict = judge(
+                subject, evidence.get(key, NOTHING), policy, now=now, memory=before.memory
+            )
+            after, actions = step(before, verdict, now, used_at=used_at.get(key))
+        except Exception as error:
+            # one of thousands must not stop the others
+            found.failures[key] = error
+            continue
         found.verdicts[key], found.standings[key] = verdict, after
         found.actions.extend((subject, action) for action in actions)
     return found

@@ -21,10 +21,11 @@ function picks() {
 
 function showPicked() {
   const all = document.getElementById("pick-all");
-  const button = document.getElementById("release-picked");
   const picked = picks().filter((pick) => pick.checked).length;
-  if (button) {
-    button.textContent = picked ? `Release ${picked} selected` : "Release selected";
+  for (const [id, what] of [["ask-picked", "Ask to release"], ["release-picked", "Release"]]) {
+    const button = document.getElementById(id);
+    if (!button) continue;
+    button.textContent = picked ? `${what} ${picked} selected` : `${what} selected`;
     button.disabled = !picked;
   }
   if (all) {

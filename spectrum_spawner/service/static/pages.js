@@ -93,13 +93,16 @@ if (hold) {
 document.addEventListener("submit", (event) => {
   const button = event.submitter;
   const picked = event.target.querySelectorAll("input[name=pick]:checked");
+  // not only those that this page shows
+  const all = { mine: "Everything of yours", team: "Everything of this team" }[button?.value];
   const works =
     button?.value === "picked"
       ? [...picked].filter((pick) => pick.closest("tr").querySelector("[data-works]")).length
       : Number(button?.hasAttribute("data-works") ?? 0);
-  if (!works) return;
-  const what = works === 1 ? "A server that works or is held" : `${works} servers that work or are held`;
-  if (!window.confirm(`${what} would be stopped: what is not saved is lost. Release nonetheless?`)) {
+  if (!works && !all) return;
+  const some = works === 1 ? "A server that works or is held" : `${works} servers that work or are held`;
+  const what = all ? `${all}, also what works,` : some;
+  if (!window.confirm(`${what} would be stopped: what is not saved is lost. Go on nonetheless?`)) {
     event.preventDefault();
   }
 });

@@ -103,7 +103,7 @@ def _make_evidence(number: int, subject: Subject, now: datetime) -> Evidence:
         ),
         kernels=Kernels(**told),
         processes=Processes(
-            **told, found=(Process(name="python train.py", cpu=0.9),) if works else ()
+            **told, found=(Process(name="python train.py", cpu=0.9, works=True),) if works else ()
         ),
         holds=(hold,) if kind == 6 else (),
     )

@@ -1,5 +1,6 @@
 """Servers of a service with a culler, and what is told of them, in time that a test moves."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -45,7 +46,11 @@ StartService = Callable[..., Awaitable[Running]]
 def make_culling(url: str, prefix: str, **changes: Any) -> Culling:
     told = {
         "enabled": True,
-        "policy": read_policy({"rules": RULES}, read_profiles(PROFILES, IMAGES)),
+        "policy": read_policy(
+            {"rules": RULES},
+            read_profiles(PROFILES, IMAGES),
+            measured=bool(changes.get("prometheus_url", url)),
+        ),
         "values": {"enabled": True, "rules": RULES},
         "prometheus_url": url,
         "metrics": read_metrics({}),
@@ -75,11 +80,16 @@ class Floor:
     async def look(self, *, later: timedelta = timedelta()) -> None:
         self.running.wall.ahead += later
         await self.culler.look()
+        await self.settle()
 
-    async def restart(self) -> None:
+    async def settle(self) -> None:
+        """Until all servers whose time was over were looked at once more, and stopped."""
+        await asyncio.gather(*self.running.context.background.tasks)
+
+    async def restart(self, *, enabled: bool = True) -> None:
         """A new service on the same ledger, at the same time."""
         ahead = self.running.wall.ahead
-        self.running = await self.start(port=0)
+        self.running = await self.start(enabled=enabled, port=0)
         self.running.wall.ahead = ahead
         self.stub.now = self.running.wall
 
@@ -99,6 +109,7 @@ class Floor:
         told = {
             "at": self.now.isoformat(),
             "watched_since": watched_since.isoformat(),
+            "processes_watched_since": watched_since.isoformat(),
             "kernels": [],
             "processes": [],
             **parts,
@@ -115,14 +126,13 @@ class Floor:
         """Time goes by, and each of two looks in it finds what it found before."""
         self.running.wall.ahead += time
         await self.tell_again(user)
-        await self.culler.look()
+        await self.look()
 
     async def wait_seen(self, user: str = "alice") -> None:
         """Until the service sees somebody's server run."""
         pods = self.culler._pods
-        teams = {self.team.name: self.running.context.sheets[self.team.name].team}
         await wait_until(
-            lambda: any(subject.user == user for subject in pods.list_subjects(teams)),
+            lambda: any(subject.user == user for subject in pods.list_subjects()[0]),
             within=10,
             what="the sight of a server",
         )
@@ -146,8 +156,9 @@ async def start_floor(
 ) -> Floor:
     prefix = team.namespace.removesuffix("flight")
 
-    async def start(**rest: Any) -> Running:
-        return await start_service(culling=make_culling(stub.url, prefix, **changes), **rest)
+    async def start(*, enabled: bool = True, **rest: Any) -> Running:
+        culling = make_culling(stub.url, prefix, **{"enabled": enabled, **changes})
+        return await start_service(culling=culling, **rest)
 
     running = await start()
     stub.now = running.wall

@@ -30,11 +30,13 @@ class Meter:
 class PrometheusStub:
     """Use as an async context manager; `url` is its address, `now` the time that it tells.
 
-    `series` are by metric, namespace and pod. With `answer` set it answers that and nothing else.
+    `series` are by metric, namespace and pod, `counts` by metric how often each was measured within
+    ten steps. With `answer` set it answers that and nothing else.
     """
 
     now: Callable[[], datetime]
     series: dict[tuple[str, str, str], list[Meter]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     answer: web.Response | None = None
     pause: float = 0.0
     queries: int = 0
@@ -75,6 +77,9 @@ class PrometheusStub:
             for meter in meters
             for sample in self._tell(metric, namespace, pod, meter, floors)
         ]
+        if count := self.counts.get(found[1]):
+            told = [self.now().timestamp(), str(count)]
+            result.append({"metric": {"spectrum_part": "count"}, "value": told})
         data = {"resultType": "vector", "result": result}
         return web.json_response({"status": "success", "data": data})
 

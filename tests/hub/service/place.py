@@ -41,7 +41,7 @@ ROLES = [
         "services": ["spectrum"],
         "scopes": [
             *("list:users", "read:users:name", "read:users:groups"),
-            *("read:servers", "delete:servers"),
+            *("read:servers", "delete:servers", "start:servers", "read:shares"),
         ],
     },
     {"name": "poor", "services": ["poor"], "scopes": [ACCESS]},
@@ -184,6 +184,7 @@ def _make_setup(namespace: str, port: int) -> Setup:
     spawner.volumes_url = f"http://127.0.0.1:{port}/internal/volumes"
     spawner.notices_url = f"http://127.0.0.1:{port}/internal/notices"
     spawner.keep_url = f"http://127.0.0.1:{port}/internal/keep"
+    spawner.continue_url = f"http://127.0.0.1:{port}/internal/continue"
     spawner.audit_token = HUB_TOKEN
     hub.custom_scopes = {
         ACT: {"description": "Ask for, decide and stop things in Spectrum for oneself."}

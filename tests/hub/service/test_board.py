@@ -138,7 +138,7 @@ async def test_what_works_is_not_released_by_a_slip(floor: Floor, hub: Hub, visi
     await page.get_by_role("button", name="Release the server of alice").click()
     assert asked == [
         "A server that works or is held would be stopped: what is not saved is lost. "
-        "Release nonetheless?"
+        "Go on nonetheless?"
     ]
     assert await hub.is_ready("alice")
 

@@ -73,7 +73,7 @@ async def test_status_tells_the_end_that_is_near_and_keep_puts_it_off_once(
     assert told.endswith("`spectrum keep` keeps it.")
     code, told = await terminal.type("keep")
     assert (code, "It ends at" in told) == (0, False), told
-    assert (await terminal.floor.read("extend"))[0][1] == "user:alice"
+    assert (await terminal.floor.read("extend"))[0][1] == "server:alice/"
     assert await terminal.type("keep") == (
         1,
         "spectrum: No end of this server is near, so there is nothing to extend.",
@@ -88,7 +88,7 @@ async def test_a_hold_keeps_the_server_until_its_end(terminal: Terminal) -> None
     await terminal.floor.pass_idle(HOUR)
     assert await terminal.floor.hub.is_ready("alice")
     _, printed = await terminal.type("status")
-    assert f"Held until {told} UTC by alice: a training." in printed
+    assert f"Held until {told} UTC by somebody in the server of alice: a training." in printed
     assert await terminal.type("hold", "--end") == (0, "This server is not held any more.")
     assert "Held" not in (await terminal.type("status"))[1]
     late = (until + 100 * HOUR).strftime("%Y-%m-%d %H:%M")
@@ -102,4 +102,4 @@ async def test_release_ends_the_server_and_is_written_down(terminal: Terminal) -
         "This server ends now. Its files stay.",
     )
     await terminal.floor.hub.wait_absent("alice", within=10)
-    assert await terminal.floor.read("release") == [("release", "user:alice", "done")]
+    assert await terminal.floor.read("release") == [("release", "server:alice/", "done")]

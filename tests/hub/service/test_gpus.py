@@ -1,14 +1,21 @@
 """The GPU board by the API and without a script: who sees, keeps, holds and releases what."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 
 import aiohttp
 import pytest
 import pytest_asyncio
+from jupyterhub import orm
 
+from spectrum_spawner.service import dry_runs, gpus
 from spectrum_spawner.service.hub import HubError
+from spectrum_spawner.service.releases import of_person, release_many
+from spectrum_spawner.service.rights import Viewer
+from spectrum_spawner.service.servers import Person
 from tests.hub.cluster import Cluster
 from tests.hub.hub import Hub
 from tests.hub.service.browser import Browser, Shown
@@ -71,7 +78,7 @@ async def test_a_member_sees_the_rows_of_the_team_and_everybody_the_numbers(
     assert row["ends_at"] > row["warn_at"] > row["idle_since"]
     assert "has done nothing since" in row["sentence"]
     assert row["last_hour"][-1] == 0.0
-    assert row["may"] == ["keep", "hold", "release"]
+    assert row["may"] == ["keep", "hold", "continue", "release"]
     other = (await (await sign_in("carol")).call("GET", "gpus")).body
     assert other["gpus"] == []
     assert [(p["product"], p["held"], p["idle"]) for p in other["products"]] == [("GPU", 1, 1)]
@@ -105,7 +112,7 @@ async def test_a_hold_keeps_a_server_until_its_end_and_is_seen(
     (row,) = (await (await sign_in("bob")).call("GET", "gpus")).body["gpus"]
     assert (row["state"], row["ends_at"]) == ("held", None)
     assert (row["hold"]["by"], row["hold"]["reason"]) == ("alice", "training")
-    assert row["may"] == ["end-hold", "release"]
+    assert row["may"] == ["end-hold", "continue", "release"]
     assert (await alice.call("DELETE", "servers/alice//hold")).status == 204
     assert (await alice.call("GET", "gpus")).body["gpus"][0]["hold"] is None
     assert (await alice.call("DELETE", "servers/alice//hold")).status == 409
@@ -139,7 +146,7 @@ async def test_a_servers_own_token_keeps_holds_and_releases_that_server_alone(
     server = Token(warned.running.url, token)
     (notice,) = (shown := (await server.call("GET", "servers/self")).body)["notices"]
     assert (notice["kind"], notice["keep"], shown["state"]) == ("idle", True, "ending")
-    assert shown["may"] == ["keep", "hold", "release"]
+    assert shown["may"] == ["keep", "hold", "continue", "release"]
     assert (await server.call("POST", "servers/alice//keep")).status == 204
     assert (await server.call("GET", "servers/self")).body["notices"] == []
     for path in ("servers/bob//keep", "servers/bob//hold", "servers/bob//release"):
@@ -149,8 +156,157 @@ async def test_a_servers_own_token_keeps_holds_and_releases_that_server_alone(
     shown = await server.call("POST", "servers/alice//release", {"reason": "Training is done."})
     assert shown.status == 202
     await hub.wait_absent("alice", within=10)
-    assert ("release", "user:alice", "Training is done.") in await warned.read("release")
+    # guests of a server have its token too, so nobody can say that it was alice
+    assert await warned.read("extend", "release") == [
+        ("extend", "server:alice/", (await warned.read("extend"))[0][2]),
+        ("release", "server:alice/", "Training is done."),
+    ]
     assert await hub.is_ready("bob")
+
+
+async def test_a_shared_server_is_not_ended_by_whoever_is_in_it(
+    floor: Floor, hub: Hub, cluster: Cluster, teams: dict[str, Team]
+) -> None:
+    orm_spawner = hub.find_spawner("alice").orm_spawner
+    bob = orm.User.find(hub.app.db, "bob")
+    orm.Share.grant(hub.app.db, orm_spawner, bob)
+    server = Token(floor.running.url, await read_server_token(cluster, teams["flight"], "alice"))
+    shown = await server.call("POST", "servers/alice//release")
+    assert (shown.status, shown.problem) == (
+        409,
+        "This server is shared, so its own token does not end it: end it on its page, where you "
+        "are signed in yourself.",
+    )
+    assert await floor.actions() == []
+    until = (floor.now + 60 * MINUTE).isoformat()
+    assert (await server.call("POST", "servers/alice//hold", {"until": until})).status == 204
+    assert await hub.is_ready("alice")
+
+
+async def test_a_lead_releases_everything_of_a_team(
+    floor: Floor, hub: Hub, sign_in: SignIn
+) -> None:
+    assert (await hub.start_server("alice", GPU, "second")).status == 201
+    assert (await hub.start_server("bob", {"team": "ops", "profile": "gpu-1"})).status == 201
+    shown = await (await sign_in("alice")).call("POST", "gpus/release", {"team": "flight"})
+    assert (shown.status, shown.problem) == (
+        403,
+        "All servers of team “flight” are released by its leads and by administrators: ask one of "
+        "them.",
+    )
+    bob = await sign_in("bob")
+    assert "Release everything of this team" not in (await bob.open("?team=ops")).text
+    assert "Release everything of this team" in (await bob.open("?team=flight")).text
+    shown = await bob.send("gpus", all="team", team="flight", reason="For the demo.")
+    assert "What you released is being stopped." in shown.text
+    for server in ("", "second"):
+        await hub.wait_absent("alice", server, within=10)
+    assert await hub.is_ready("bob")
+    assert [by for _, by, _ in await floor.read("release")] == ["user:bob", "user:bob"]
+
+
+async def test_many_are_written_down_at_once_and_end_after_the_answer(
+    floor: Floor, hub: Hub, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await hub.start_server("alice", GPU, "second")).status == 201
+    context, go_on = floor.running.context, asyncio.Event()
+    stop = context.hub.stop
+
+    async def stop_later(user: str, server: str, **rest: str) -> None:
+        await go_on.wait()
+        if server == "second":
+            raise HubError("away")
+        await stop(user, server, **rest)
+
+    monkeypatch.setattr(context.hub, "stop", stop_later)
+    alice = await sign_in("alice")
+    shown = await alice.call("POST", "gpus/release", {"mine": True})
+    assert (shown.status, len(shown.body["released"])) == (202, 2)
+    assert await floor.actions() == ["release", "release"]
+    rows = (await alice.call("GET", "gpus")).body["gpus"]
+    assert [(row["state"], row["may"]) for row in rows] == [("stopping", [])] * 2
+    go_on.set()
+    await floor.settle()
+    await hub.wait_absent("alice", within=10)
+    (told,) = await floor.read("notice")
+    assert told[1:] == ("service:spectrum", "The hub did not stop it: away.")
+    rows = (await alice.call("GET", "gpus")).body["gpus"]
+    assert [row["server"] for row in rows] == ["second"]
+    assert "release" in rows[0]["may"]
+
+
+async def test_what_somebody_started_in_place_of_what_was_released_stays(
+    floor: Floor, hub: Hub, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = floor.running.context
+    find = context.hub.find_person
+
+    async def find_next_run(name: str) -> Person | None:
+        person = await find(name)
+        later = [replace(s, started=floor.now) for s in person.servers] if person else []
+        return person and replace(person, servers=tuple(later))
+
+    monkeypatch.setattr(context.hub, "find_person", find_next_run)
+    shown = await (await sign_in("alice")).call("POST", "gpus/release", {"mine": True})
+    assert shown.status == 202
+    await floor.settle()
+    assert await hub.is_ready("alice")
+
+
+async def test_what_the_hub_does_not_tell_of_is_not_ended_by_its_name(
+    floor: Floor, hub: Hub, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def be_away(_: str) -> None:
+        raise HubError("away")
+
+    monkeypatch.setattr(floor.running.context.hub, "find_person", be_away)
+    shown = await (await sign_in("alice")).call("POST", "gpus/release", {"mine": True})
+    assert shown.status == 202
+    await floor.settle()
+    assert await hub.is_ready("alice")
+    assert (await floor.read("notice"))[0][2] == "The hub did not stop it: away."
+
+
+async def test_a_service_that_ends_meanwhile_tells_what_it_did_not_stop(
+    floor: Floor, hub: Hub, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await hub.start_server("alice", GPU, "second")).status == 201
+    context, asked = floor.running.context, asyncio.Event()
+
+    async def wait(_: str) -> None:
+        asked.set()
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(context.hub, "find_person", wait)
+    settings = replace(context.settings, culling=replace(context.settings.culling, concurrency=1))
+    shown = await release_many(
+        replace(context, settings=settings),
+        Viewer(name="alice"),
+        of_person("alice"),
+        "Done.",
+    )
+    assert len(shown[0]) == 2
+    await asked.wait()
+    (work,) = context.background.tasks
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    (told,) = await floor.read("notice")
+    assert told[2] == "The service ended before it was stopped."
+    assert await hub.is_ready("alice")
+    assert await hub.is_ready("alice", "second")
+
+
+async def test_without_a_record_nobody_elses_servers_end(
+    floor: Floor, hub: Hub, sign_in: SignIn, break_ledger: Callable[[], None]
+) -> None:
+    break_ledger()
+    shown = await (await sign_in("bob")).call("POST", "gpus/release", {"servers": ["alice/"]})
+    assert shown.status == 503
+    assert shown.problem.startswith("No server was stopped, since that could not be written down")
+    assert await hub.is_ready("alice")
+    shown = await (await sign_in("alice")).call("POST", "gpus/release", {"mine": True})
+    assert shown.status == 202
+    await hub.wait_absent("alice", within=10)
 
 
 async def test_everything_of_mine_is_released_and_nobody_elses(
@@ -178,7 +334,7 @@ async def test_a_lead_releases_those_that_are_selected_with_a_reason(
     shown = await bob.send("gpus", all="picked", reason="Typed.")
     assert (shown.status, shown.problem) == (
         400,
-        "No server is selected: tick those that you want to release.",
+        "No server is selected: tick those that you mean.",
     )
     assert 'value="Typed."' in shown.text
     shown = await bob.send(
@@ -187,6 +343,40 @@ async def test_a_lead_releases_those_that_are_selected_with_a_reason(
     assert "What you released is being stopped." in shown.text
     await hub.wait_absent("alice", within=10)
     assert await floor.read("release") == [("release", "user:bob", "For the demo.")]
+
+
+async def test_a_lead_asks_owners_to_release_and_nothing_ends_by_that(
+    floor: Floor, hub: Hub, sign_in: SignIn
+) -> None:
+    bob = await sign_in("bob")
+    shown = await bob.send("gpus", all="asked", pick="alice/")
+    assert (shown.status, shown.problem) == (400, "A reason is needed: one sentence is enough.")
+    shown = await bob.send("gpus", all="asked", pick="alice/", reason="Carol waits.")
+    assert "The owners are asked" in shown.text
+    text = "bob asks you to release this server: Carol waits."
+    (notice,) = (await Inside(floor).call("GET", "notices")).body["notices"]
+    assert (notice["kind"], notice["text"], notice["ends_at"]) == ("asked", text, "")
+    assert await floor.read() == [("warn", "user:bob", "Asked to release it: Carol waits.")]
+    await floor.restart()
+    context = floor.running.context
+    await context.snapshot.refresh()
+    (told,) = gpus.list_own_notices(context, ("alice", ""))
+    assert (told["kind"], told["text"], told["keep"]) == ("asked", text, False)
+    assert await hub.is_ready("alice")
+    floor.running.wall.ahead += timedelta(days=1)
+    assert gpus.list_notices(context) == []
+
+
+async def test_nobody_asks_where_they_may_not_release(floor: Floor, sign_in: SignIn) -> None:
+    carol = await sign_in("carol")
+    body = {"servers": ["alice/"], "reason": "Mine."}
+    shown = await carol.call("POST", "gpus/appeal", body)
+    assert (shown.status, shown.body["asked"]) == (202, [])
+    assert (
+        await carol.call("POST", "gpus/appeal", {"team": "flight", "reason": "x"})
+    ).status == 403
+    assert (await carol.call("POST", "gpus/appeal", {"mine": True, "reason": "x"})).status == 400
+    assert await floor.actions() == []
 
 
 async def test_what_of_many_was_not_released_is_told_one_by_one(
@@ -207,7 +397,8 @@ async def test_what_of_many_was_not_released_is_told_one_by_one(
 @pytest.mark.parametrize(
     "body",
     [{}, {"servers": []}, {"servers": "alice/"}, {"servers": ["alice"]}, {"servers": [7]},
-     {"mine": False}, {"mine": True, "servers": ["alice/"]}, {"servers": ["a/"] * 1001}],
+     {"mine": False}, {"mine": True, "servers": ["alice/"]}, {"servers": ["a/"] * 1001},
+     {"team": ""}, {"team": 7}, {"team": "flight", "mine": True}],
 )  # fmt: skip
 async def test_servers_that_are_named_badly_are_refused(
     floor: Floor, sign_in: SignIn, body: dict[str, object]
@@ -288,7 +479,10 @@ async def test_a_policy_that_contradicts_itself_is_refused_with_its_place(
         400,
         "This policy cannot be used: culling.rules.gpu.idleMinutes: must be above warnMinutes.",
     )
-    for typed in ("rules: [", "- a", "rules: {gpu: 7}", "!!python/object:os.system {}"):
+    for typed in (
+        *("rules: [", "- a", "rules: {gpu: 7}", "!!python/object:os.system {}"),
+        "a: &a [1]\nrules: {b: *a}",
+    ):
         shown = await bob.send("dry-run", policy=typed)
         assert shown.status == 400
         assert unescape(typed) in unescape(shown.text)
@@ -299,8 +493,11 @@ async def test_a_policy_that_contradicts_itself_is_refused_with_its_place(
 async def test_a_dry_run_is_for_administrators_and_leads_of_their_teams(
     floor: Floor, hub: Hub, sign_in: SignIn
 ) -> None:
-    assert (await (await sign_in("alice")).call("POST", "cull/dry-run")).status == 403
-    assert (await (await sign_in("alice")).open("dry-run")).status == 403
+    alice = await sign_in("alice")
+    assert (await alice.call("POST", "cull/dry-run")).status == 403
+    # the form shows the policy that holds, people whom it exempts included
+    for shown in (await alice.open("dry-run"), await alice.send("dry-run", policy="- a")):
+        assert (shown.status, "idleMinutes" in shown.text) == (403, False)
     assert (await hub.start_server("bob", {"team": "ops", "profile": "gpu-1"})).status == 201
     await floor.look()
     counted = []
@@ -308,6 +505,20 @@ async def test_a_dry_run_is_for_administrators_and_leads_of_their_teams(
         run = (await (await sign_in(name)).call("POST", "cull/dry-run")).body
         counted.append(sum(run["counts"].values()))
     assert counted == [1, 2]
+
+
+async def test_policies_are_tried_one_at_a_time(
+    floor: Floor, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dry_runs, "TURN_WITHIN", 0.1)
+    bob = await sign_in("bob")
+    async with floor.running.context.trying:
+        shown = await bob.call("POST", "cull/dry-run", {"culling": {"rules": {}}})
+    assert (shown.status, shown.problem) == (
+        503,
+        "Others try policies just now: try again in a minute.",
+    )
+    assert (await bob.call("POST", "cull/dry-run", {"culling": {"rules": {}}})).status == 200
 
 
 async def test_the_hub_hears_of_ends_and_of_clicks_on_its_home_page(

@@ -13,8 +13,10 @@ import sqlalchemy as sa
 
 from spectrum_spawner.activity import Hold
 from spectrum_spawner.audit import Record, make_record
+from spectrum_spawner.service import ledger as ledgers
+from spectrum_spawner.service import tables
 from spectrum_spawner.service.asking import Request
-from spectrum_spawner.service.culling.policy import Cause, Memory
+from spectrum_spawner.service.culling.policy import Cause, Memory, Stretch
 from spectrum_spawner.service.culling.standing import Standing
 from spectrum_spawner.service.leaving import Departure
 from spectrum_spawner.service.ledger import Ledger, LedgerError, Query
@@ -105,6 +107,8 @@ async def test_an_export_gives_everything(ledger) -> None:
     [
         (replace(ALL, team="ops"), ["id-3", "id-2"]),
         (replace(ALL, person="alice"), ["id-3", "id-1", "id-0"]),
+        (replace(ALL, server=("alice", "gpu")), ["id-3"]),
+        (replace(ALL, server=("alice", "")), ["id-1"]),
         (replace(ALL, action="stop"), ["id-3"]),
         (replace(ALL, team="' OR 1=1 --"), []),
         (replace(ALL, since=NOON + timedelta(seconds=2)), ["id-3", "id-2"]),
@@ -226,6 +230,44 @@ async def test_a_postgresql_that_was_away_is_used_again(postgresql) -> None:
     await ledger.close()
 
 
+@contextmanager
+def locked(url: str) -> Iterator[None]:
+    """Somebody else has the records for themselves."""
+    engine = sa.create_engine(url)
+    with engine.begin() as other:
+        other.execute(sa.text("LOCK TABLE records"))
+        yield
+    engine.dispose()
+
+
+async def test_a_postgresql_gives_up_what_it_cannot_do_soon(
+    postgresql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "ANSWER_WITHIN", 1)
+    ledger = Ledger(url := postgresql.make_database())
+    await ledger.open()
+    with locked(url), pytest.raises(LedgerError, match="due to statement timeout"):
+        await ledger.add([record(1)])
+    await ledger.add([record(2)])
+    assert await find_ids(ledger) == ["id-2"]
+    await ledger.close()
+
+
+async def test_a_database_that_hangs_keeps_nobody_waiting(
+    postgresql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(url := postgresql.make_database())
+    await ledger.open()
+    with monkeypatch.context() as patched, locked(url):
+        patched.setattr(ledgers, "ANSWER_WITHIN", 0.2)
+        for _ in range(6):  # more than it has threads
+            with pytest.raises(LedgerError, match=r"no answer within 0\.2 seconds"):
+                await ledger.add([record(1)])
+    await ledger.add([record(2)])
+    assert "id-2" in await find_ids(ledger)
+    await ledger.close()
+
+
 @pytest.mark.parametrize(
     "url", ["nonsense", "nosuch://host/ledger", "mysql+nosuch://h/l", "postgresql://u:a:b@c:d@h/l"]
 )
@@ -267,7 +309,12 @@ async def test_pages_of_many_records_are_quick(ledger) -> None:
 ALICE, BOB = ("alice", ""), ("bob", "gpu")
 WARNED = Standing(
     pod_uid="uid-1",
-    memory=Memory(last_busy=NOON, extended_until=NOON + timedelta(hours=1)),
+    memory=Memory(
+        extended_until=NOON + timedelta(hours=1),
+        held_since=NOON - timedelta(hours=3),
+        idle=Stretch(by="gpu<1", since=NOON - timedelta(days=2), seen=NOON),
+        gpu=Stretch(by="gpu<1", since=NOON - timedelta(days=3), seen=NOON),
+    ),
     warned_at=NOON,
     ends_at=NOON + timedelta(minutes=10),
     cause=Cause.IDLE,

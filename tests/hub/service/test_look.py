@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LONG = "department-of_very.long.names.that.nobody.can.break@subsidiary.example.org"
 NARROW = {"width": 375, "height": 800}
 WIDE = {"width": 1200, "height": 900}
-PATHS = ("", "gpus/alice/", "teams", "teams/flight", "requests", "audit", "dry-run")
+PATHS = ("", "gpus/alice/", "teams", "teams/flight", "hours", "requests", "audit", "dry-run")
 Visit = Callable[..., Awaitable[Page]]
 
 

@@ -117,6 +117,7 @@ async def test_every_operation_takes_and_answers_what_its_description_says(
 async def walk_reading(alice: Api, server: Api) -> None:
     for path in ("openapi.json", "teams", "teams/flight", "teams/nowhere", "servers", "requests"):
         await alice.call("GET", path)
+    assert (await alice.call("GET", "hours?by=team,profile")).body["hours"]
     await alice.call("GET", "servers?team=flight")
     (row,) = (await alice.call("GET", "gpus?state=ending")).body["gpus"]
     assert row["user"] == "alice"
@@ -152,7 +153,7 @@ async def walk_reports(floor: Floor, server: Api) -> None:
         "watched_since": (floor.now - 60 * MINUTE).isoformat(),
         "kernels": [{"state": "idle", "last_activity": at}],
         "terminals": [],
-        "processes": [{"name": "python", "cpu": 0.0}],
+        "processes": [{"name": "python", "cpu": 0.0, "works": False}],
         "processes_last_worked": None,
     }
     volume = {"kind": "home", "name": "", "total": 2**30, "used": 5, "read_only": False, "at": at}
@@ -176,5 +177,9 @@ async def walk_keeping(floor: Floor, alice: Api, server: Api) -> None:
     assert (await alice.call("DELETE", "servers/alice//hold")).status == 204
     assert (await alice.call("DELETE", "servers/bob/", {"reason": "x"})).status == 404
     assert (await alice.call("POST", "gpus/release", {"servers": ["bob/"]})).body["failed"]
+    wanted = {"servers": ["alice/"], "reason": "For the demo."}
+    assert (await alice.call("POST", "gpus/appeal", wanted)).body["asked"]
+    assert (await server.call("GET", "servers/self")).body["notices"]
+    assert (await alice.call("POST", "servers/bob//continue", {"profile": "x"})).status == 404
     released = await alice.call("POST", "servers/alice//release", {"reason": "done"})
     assert released.status == 202

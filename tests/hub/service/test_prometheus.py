@@ -1,17 +1,24 @@
 """What the queries find in a real Prometheus, for histories as real exporters leave them."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from spectrum_spawner.activity import CPU, GPU, POWER, Answer, Evidence, Reading, Run
 from spectrum_spawner.service.culling.metrics import read_metrics
-from spectrum_spawner.service.culling.prometheus import Measured, Prometheus, measure
+from spectrum_spawner.service.culling.prometheus import (
+    Measured,
+    Pod,
+    Prometheus,
+    find_step,
+    measure,
+)
 from tests.hub.service.history import History
 
 NAMESPACE = "spectrum-flight"
 FLOORS = {GPU: (1.0,), POWER: (100.0,), CPU: (0.1,)}
+MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 METRICS = read_metrics({})
 ENGINE, UTILISATION = METRICS["engine"].name, METRICS["utilisation"].name
@@ -63,6 +70,7 @@ def write_history(now: datetime) -> History:
     history.add(POWER_USAGE, of("idle"), lambda ago: 55)
     history.add(POWER_USAGE, of("busy"), lambda ago: 300)
     history.add(UTILISATION, of("idle", namespace="other-flight"), lambda ago: 95)
+    gpu("each-minute", lambda ago: 0 if ago % 1 < 0.25 else None)
     # Before its container was started, somebody else had the name.
     gpu("young", lambda ago: 95 if ago > 10 else 0)
 
@@ -87,12 +95,24 @@ def url(now: datetime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
         yield url
 
 
-@pytest.fixture
-async def measured(url: str) -> Measured:
+async def ask(url: str, *, step: timedelta = MINUTE, pods: Collection[Pod] = ()) -> Measured:
     prometheus = Prometheus(url)
-    found = await measure(prometheus, METRICS, prefix="spectrum-", floors=FLOORS, lookback=HOUR)
+    found = await measure(
+        prometheus,
+        METRICS,
+        prefix="spectrum-",
+        floors=FLOORS,
+        lookback=dict.fromkeys(FLOORS, HOUR),
+        step=step,
+        pods=pods,
+    )
     prometheus.close()
     return found
+
+
+@pytest.fixture
+async def measured(url: str) -> Measured:
+    return await ask(url)
 
 
 def read(
@@ -175,6 +195,26 @@ async def test_power_and_cpu_are_read_by_pod(measured: Measured, now: datetime) 
         (CPU, "busy"): Answer.BUSY,
         (CPU, "noisy"): Answer.UNKNOWN,
     }
+
+
+async def test_what_is_measured_once_a_minute_needs_longer_steps(url: str, now: datetime) -> None:
+    measured = await ask(url, step=find_step(MINUTE))
+    found = read(measured, "each-minute", now)
+    assert (found.answer, found.text) == (Answer.IDLE, "0 %")
+    assert found.since
+    assert now - found.since >= HOUR
+
+
+async def test_how_often_a_metric_is_measured_is_known(measured: Measured) -> None:
+    assert measured.intervals.keys() == METRICS.keys()
+    assert all(abs(each - MINUTE / 4) < MINUTE / 60 for each in measured.intervals.values())
+
+
+async def test_few_pods_are_measured_by_name(url: str) -> None:
+    pods = {(NAMESPACE, "idle"), (NAMESPACE, "mig"), ("spectrum-nobody", "nobody")}
+    measured = await ask(url, pods=pods)
+    assert measured.series.keys() == {(NAMESPACE, "idle"), (NAMESPACE, "mig")}
+    assert measured.series[NAMESPACE, "idle"] == (await ask(url)).series[NAMESPACE, "idle"]
 
 
 async def test_nothing_of_other_releases_is_read(measured: Measured) -> None:

@@ -105,10 +105,10 @@ async def test_a_request_is_asked_answered_granted_and_written_down(
             "Asks for 2 × nvidia.com/gpu for team flight: The spring model.",
         ),
         (
-            "decide",
+            "grant",
             "user:admin",
             "alice",
-            "Approved 2 × nvidia.com/gpu for team flight: Until the paper is out.",
+            "Granted 2 × nvidia.com/gpu for team flight: Until the paper is out.",
         ),
     ]
 
@@ -122,10 +122,10 @@ async def test_a_profile_is_granted(
     decided = await find_request(service)
     assert (decided.state, decided.answer) == ("approved", "")
     assert (await service.read_audit())[-1] == (
-        "decide",
+        "grant",
         "user:admin",
         "alice",
-        "Approved profile ops-only for team flight.",
+        "Granted profile ops-only for team flight.",
     )
 
 
@@ -342,7 +342,7 @@ async def test_a_crash_after_the_grant_grants_nothing_twice(
     assert await service.context.ledger.change_request("r-1", was="approved", state="approving")
     await approvals.finish(service.context)
     assert await read_spec("flight") == granted
-    assert [action for action, *_ in await service.read_audit()] == ["request", "decide"]
+    assert [action for action, *_ in await service.read_audit()] == ["request", "grant"]
 
 
 async def test_a_grant_by_kubectl_under_the_requests_id_answers_it(
@@ -355,7 +355,7 @@ async def test_a_grant_by_kubectl_under_the_requests_id_answers_it(
     await wait_until(lambda: service.context.teams.get("flight").grants, within=10)
     await approvals.find_granted(service.context)
     assert "Granted in the Team object." in (await alice.open("requests")).text
-    assert [action for action, *_ in await service.read_audit()] == ["request", "decide"]
+    assert [action for action, *_ in await service.read_audit()] == ["request", "grant"]
 
 
 async def _approve_half_way(service: Running) -> None:

@@ -192,12 +192,12 @@ async def test_the_last_activity_that_a_server_told_is_at_hand(servers: Servers)
     activity = make_activity(servers, kernels=[kernel], processes=[])
     body = {"volumes": [HOME], "activity": activity}
     assert (await servers.send("bob", body, server="second")).status == 200
-    work = {"name": "python train.py", "cpu": 0.9, "gpu": True, "kernel": False}
+    work = {"name": "python train.py", "cpu": 0.9, "works": True}
     later = make_activity(servers, processes=[work])
     assert (await servers.send("bob", {**body, "activity": later}, server="second")).status == 200
     assert (await servers.report("alice", HOME)).status == 200  # by an older image
     at = datetime.fromisoformat(later["at"])
-    found = Process(name="python train.py", cpu=0.9, gpu=True)
+    found = Process(name="python train.py", cpu=0.9, works=True)
     processes = Processes(at=at, watched_since=at, found=(found,), pod_uid="uid")
     assert told == {("bob", "second"): Report(processes=processes)}
     assert (await servers.send("bob", body, server="")).status == 200

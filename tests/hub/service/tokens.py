@@ -36,8 +36,8 @@ class Token:
             return Shown(answer.status, answer.url.path, await answer.text())
 
 
-async def read_server_token(cluster: Cluster, team: Team, user: str) -> str:
+async def read_server_token(cluster: Cluster, team: Team, user: str, server: str = "") -> str:
     """The token that the pod of somebody's server has."""
-    pod = await cluster.get(team.find_pod(user))
+    pod = await cluster.get(team.find_pod(user, server))
     environment = pod["spec"]["containers"][0]["env"]
     return next(e["value"] for e in environment if e["name"] == "JUPYTERHUB_API_TOKEN")

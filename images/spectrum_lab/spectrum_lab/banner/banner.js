@@ -40,8 +40,10 @@
       ...notices.map((notice) => ({
         text: (notice.ends_at ? showEnd(notice.ends_at) : "") + notice.text,
         keep: Boolean(notice.keep),
+        release: notice.kind === "idle",
+        without: Boolean(notice.continue),
       })),
-      ...warnings.map((text) => ({ text, keep: false })),
+      ...warnings.map((text) => ({ text })),
     ];
   }
 
@@ -52,6 +54,9 @@
     const dismissed = new Set(); // sentences that stay away until they are over
     const list = make("ul", { style: "margin: 0; padding: 0; list-style: none; flex: 1" });
     const keep = makeButton("Keep this server");
+    const without = makeButton("Continue without GPU");
+    const release = makeButton("Release it now");
+    const page = make("a", { textContent: "Your choices", target: "_blank", style: "flex: none" });
     const close = makeButton("Dismiss");
     const widget = new Widget({ node: make("div") });
     widget.id = "spectrum-banner";
@@ -62,7 +67,7 @@
       "display: flex; align-items: center; gap: 8px; padding: 4px 12px; overflow: auto; " +
       "background: var(--jp-warn-color3); border-bottom: 1px solid var(--jp-warn-color1); " +
       "color: var(--jp-ui-font-color0); font-size: var(--jp-ui-font-size1)";
-    widget.node.append(list, keep, close);
+    widget.node.append(list, keep, without, release, page, close);
     app.shell.add(widget, "header", { rank: 100 });
     widget.hide();
 
@@ -74,6 +79,7 @@
     new ResizeObserver(fit).observe(list);
 
     let told = [];
+    let isOwn = false;
     let saving;
     let savedFor;
     const show = (messages) => {
@@ -84,6 +90,11 @@
       told = shown;
       list.replaceChildren(...shown.map(({ text }) => make("li", { textContent: text })));
       keep.hidden = !shown.some((message) => message.keep);
+      // whoever is a guest here ends nothing by the server's token, but in their own name there
+      const mayEnd = shown.some((message) => message.release);
+      release.hidden = !mayEnd || !isOwn;
+      without.hidden = !isOwn || !shown.some((message) => message.without);
+      page.hidden = !mayEnd || isOwn || !page.getAttribute("href");
       widget.setHidden(!shown.length);
       fit();
     };
@@ -103,6 +114,8 @@
       const answer = await ServerConnection.makeRequest(url, options, settings);
       const value = await answer.json();
       if (!answer.ok) throw new Error(value.message);
+      isOwn = Boolean(value.own);
+      if (value.page) page.href = value.page;
       show(readMessages(value));
       saveBefore(value.notices);
     };
@@ -111,17 +124,46 @@
       // JupyterLab says by itself when the server is away
       await ask("banner", {}).catch(() => {});
     };
-    keep.addEventListener("click", async () => {
-      keep.disabled = true;
+    const act = async (verb, failed) => {
       try {
-        await ask("keep", { method: "POST" });
+        // what is typed is lost else
+        if (verb !== "keep") await app.commands.execute("docmanager:save-all").catch(() => {});
+        await ask(verb, { method: "POST" });
       } catch (error) {
-        const failure = { text: `The server is not kept: ${error.message}`, keep: true, failed: true };
-        show([failure, ...told.filter((message) => !message.failed)]);
-      } finally {
-        keep.disabled = false;
+        const text = `${failed}: ${error.message}`;
+        show([{ text, failed: true }, ...told.filter((message) => !message.failed)]);
       }
-    });
+    };
+    const addButton = (button, verb, failed) =>
+      button.addEventListener("click", async () => {
+        button.disabled = true;
+        await act(verb, failed);
+        button.disabled = false;
+      });
+    addButton(keep, "keep", "The server is not kept");
+    addButton(without, "continue", "The server is not restarted");
+    addButton(release, "release", "The server is not released");
+    // the same in the menu File, where a slip of the mouse must not end what works
+    const addCommand = (verb, label, what, failed) =>
+      app.commands.addCommand(`spectrum:${verb}`, {
+        label,
+        isVisible: () => isOwn && page.hasAttribute("href"),
+        execute: async () => {
+          if (window.confirm(`${what}: what runs in it ends. Files stay.`)) await act(verb, failed);
+        },
+      });
+    addCommand(
+      "continue",
+      "Continue Without GPU",
+      "This server starts again without a GPU",
+      "The server is not restarted",
+    );
+    addCommand(
+      "release",
+      "Release the GPU and Stop This Server",
+      "This server stops",
+      "The server is not released",
+    );
     close.addEventListener("click", () => {
       for (const { text } of told) dismissed.add(text);
       show(told);
