@@ -7,6 +7,7 @@ from spectrum_spawner.service.asking import read_sentence
 from spectrum_spawner.service.handler import SignedIn
 from spectrum_spawner.service.preferences import set_preferences
 from spectrum_spawner.service.problem import Problem, quoted
+from spectrum_spawner.service.reporting import FromServer
 from spectrum_spawner.service.stops import stop_server
 from spectrum_spawner.service.volumes import keep_report
 
@@ -89,13 +90,11 @@ class Audit(SignedIn):
         )
 
 
-class Report(SignedIn):
+class Report(FromServer):
     """What servers tell of themselves, each minute."""
 
-    is_for_servers = True
-
     async def post(self) -> None:
-        await keep_report(self.context, self.viewer, self.read_json())
+        keep_report(self.context, self.server, self.read_json())
         self.set_status(204)
 
 

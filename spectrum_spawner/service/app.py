@@ -20,6 +20,7 @@ from spectrum_spawner.service import (
     frame,
     ingest,
     pages,
+    reporting,
     volumes,
 )
 from spectrum_spawner.service.context import Context
@@ -129,11 +130,20 @@ async def _open(
         ),
         now=now,
     )
+    stack.push_async_callback(_write_figures, context)
     context.teams.start()
     stack.push_async_callback(context.teams.close)
     # by which the sign-in asks the hub
     stack.push_async_callback(JupyterHubHTTPClient.loop_instance().close)
     return context
+
+
+async def _write_figures(context: Context) -> None:
+    """What servers told since the last round, as the service ends."""
+    try:
+        await volumes.write_down(context)
+    except LedgerError as error:
+        _log.warning("figures of volumes are lost: %s", error)
 
 
 async def _make_rounds(context: Context, pause: float) -> None:
@@ -144,7 +154,9 @@ async def _make_rounds(context: Context, pause: float) -> None:
             approvals.finish,
             approvals.find_granted,
             departures.look,
+            volumes.write_down,
             volumes.forget_old,
+            reporting.forget_ended,
         ):
             try:
                 await work(context)

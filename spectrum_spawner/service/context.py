@@ -15,6 +15,8 @@ from spectrum_spawner.service.hub import Hub
 from spectrum_spawner.service.ledger import Ledger
 from spectrum_spawner.service.moments import stamp
 from spectrum_spawner.service.problem import Problem, quoted
+from spectrum_spawner.service.recent import Recent
+from spectrum_spawner.service.reporters import Reporters
 from spectrum_spawner.service.rights import Viewer, may_see_team
 from spectrum_spawner.service.settings import NAME, Settings
 from spectrum_spawner.service.snapshot import Snapshot
@@ -30,6 +32,7 @@ class Context:
 
     `sign_in` says who is behind a cookie or token, `now` the time of all that is written down.
     Who holds `asking` asks for something; each request is counted before the next one is.
+    `reporters` are the servers that report, `figures` what they told and nobody wrote down yet.
     """
 
     settings: Settings
@@ -41,6 +44,8 @@ class Context:
     teams: View[TeamSheet]
     now: Callable[[], datetime]
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reporters: Reporters = field(default_factory=Reporters)
+    figures: Recent = field(default_factory=Recent)
 
     @staticmethod
     def find_teams_path(hub_namespace: str) -> str:

@@ -21,6 +21,7 @@ class Snapshot:
 
     def __init__(self, hub: Hub, now: Callable[[], datetime]) -> None:
         self.people: tuple[Person, ...] = ()
+        self._servers: dict[tuple[str, str], Server] = {}
         self.as_of: datetime | None = None
         self.error = ""
         self._hub = hub
@@ -33,6 +34,10 @@ class Snapshot:
     def __iter__(self) -> Iterator[Server]:
         for person in self.people:
             yield from person.servers
+
+    def find(self, user: str, name: str) -> Server | None:
+        """A server that is active, by its owner and its name."""
+        return self._servers.get((user, name))
 
     async def refresh(self, *, max_age: float = FRESH) -> None:
         """Read the hub anew unless that was done in the last `max_age` seconds."""
@@ -68,3 +73,4 @@ class Snapshot:
         self._latest, self.error = number, error
         if people is not None:
             self.people, self.as_of = people, self._now()
+            self._servers = {(server.user, server.name): server for server in self}

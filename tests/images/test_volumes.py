@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from spectrum_lab import reporter as reporter_module
 from spectrum_lab import volumes
-from spectrum_lab.reporter import Reporter, make_reporter
+from spectrum_lab.reporter import Reporter, make_reporter, spread
 from spectrum_lab.volumes import Figures, Probe, Volume, find_warning, list_volumes, read_figures
 
 from tests.hub.clock import wait_until
@@ -58,7 +59,7 @@ def test_figures_are_those_of_df(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("told", "files"),
     [
-        # of XFS on a block device, and of CephFS, which counts blocks of 4 MiB and knows no limit
+        # of XFS on a block device, and of CephFS, which counts blocks of 4 MiB and tells no limit
         ((4096, 4096, 245760, 237261, 237261, 524288, 524285, 524285, 0, 255), (524288, 3)),
         ((4194304, 4194304, 256, 255, 255, 19, -1, -1, 0, 255), (None, None)),
         ((4194304, 4194304, 256, 255, 255, 0, 0, 0, 0, 255), (None, None)),
@@ -72,6 +73,17 @@ def test_only_a_file_system_with_a_limit_on_files_has_figures_of_them(
     assert (found.files_total, found.files_used) == files
     assert found.used == (told[2] - told[3]) * told[1]
     assert found.total == told[2] * told[1]
+
+
+def test_files_of_cephfs_are_counted_where_a_quota_limits_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = (4194304, 4194304, 256, 255, 255, 19, -1, -1, 0, 255)
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(told))
+    quotas = {"ceph.quota.max_files": b"20"}
+    monkeypatch.setattr(os, "getxattr", lambda path, name: quotas[name])
+    found = read_figures("/")
+    assert (found.files_total, found.files_used) == (20, 19)
 
 
 def test_a_path_that_is_not_there_has_a_reason_instead_of_figures() -> None:
@@ -95,7 +107,8 @@ SENTENCES = [
     ),
     (
         HOME,
-        of(used=10 * GIB),
+        # that is what CephFS tells of a volume with less than a block left
+        of(used=10 * GIB - 4 * 2**20),
         "Your home (/home/jovyan) is full (10 GiB): nothing can be saved there until something is "
         f"deleted. {MEANWHILE}",
     ),
@@ -163,19 +176,26 @@ async def test_a_volume_that_hangs_holds_one_thread_and_comes_back(hanging: Hang
 
 
 class Service:
-    """What takes reports: it keeps them, or closes the connection while it is `away`."""
+    """What takes reports: it keeps them, or closes the connection while it is `away`.
+
+    While it is `busy` it asks for a pause of as many seconds.
+    """
 
     def __init__(self) -> None:
         self.reports: list[tuple[str, str, Any]] = []
         self.asked = 0
         self.away = False
+        self.busy = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.asked += 1
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         fields = dict(line.lower().split(": ", 1) for line in head.splitlines()[1:] if line)
         body = await reader.readexactly(int(fields["content-length"]))
-        if not self.away:
+        if self.busy:
+            writer.write(b"HTTP/1.1 429 Too Many Requests\r\n")
+            writer.write(f"Retry-After: {self.busy}\r\nContent-Length: 0\r\n\r\n".encode())
+        elif not self.away:
             path, token = head.split(" ", 2)[1], fields["authorization"]
             self.reports.append((path, token, json.loads(body)))
             writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
@@ -211,6 +231,62 @@ async def test_a_server_reports_with_its_own_token_and_goes_on_when_nobody_liste
     assert service.reports[0] == (path, "token secret", {"volumes": [entry]})
     assert len([r for r in caplog.records if r.name == "spectrum_lab.reporter"]) == 1
     assert reporter.warnings == ["Your home (/home/jovyan) is 90 % full: 1 GiB of 10 GiB are free."]
+
+
+def make_reporter_of(server: asyncio.Server) -> Reporter:
+    port = server.sockets[0].getsockname()[1]
+    return make_reporter({"SPECTRUM_URL": f"http://127.0.0.1:{port}/"})
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Volumes have something to tell, again and again."""
+    monkeypatch.setattr(volumes, "read_figures", lambda path: of())
+    monkeypatch.setattr(reporter_module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(reporter_module, "PAUSE", 0.01)
+
+
+def test_servers_do_not_beat_together() -> None:
+    pauses = [spread(60.0) for _ in range(1000)]
+    assert 48 <= min(pauses) < 50
+    assert 70 < max(pauses) <= 72
+
+
+async def test_a_service_that_asks_for_a_pause_gets_it(hurried: None) -> None:
+    service = Service()
+    server = await asyncio.start_server(service.serve, "127.0.0.1", 0)
+    async with server:
+        reporter = make_reporter_of(server)
+        service.busy = 1
+        reporter.start()
+        await wait_until(lambda: service.asked, within=20)
+        asked_at, service.busy = time.monotonic(), 0
+        await wait_until(lambda: service.reports, within=20)
+        assert time.monotonic() - asked_at > 0.9
+        await wait_until(lambda: len(service.reports) > 3, within=20)
+        reporter.stop()
+
+
+async def test_whatever_a_look_meets_the_next_one_comes(
+    hurried: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start, failures = threading.Thread.start, ["can't start new thread"]
+
+    def fail_once(thread: threading.Thread) -> None:
+        if failures:
+            raise RuntimeError(failures.pop())
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail_once)
+    service = Service()
+    server = await asyncio.start_server(service.serve, "127.0.0.1", 0)
+    async with server:
+        reporter = make_reporter_of(server)
+        reporter.start()
+        await wait_until(lambda: service.reports, within=20)
+        reporter.stop()
+    assert "can't start new thread" in caplog.text
+    assert service.reports[0][2]["volumes"][0]["total"] == 10 * GIB
 
 
 async def test_without_an_address_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import random
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -11,9 +12,11 @@ from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
 from spectrum_lab.volumes import Figures, Probe, Volume, find_warning, list_volumes
 
-PAUSE = 60.0  # seconds between two reports
+PAUSE = 60.0  # seconds between two reports, on average
+JITTER = 0.2  # share of the pause by which it varies: servers must not beat together
 FIRST_PAUSE = 10.0  # the hub may not have known of the server yet when it reported first
 TIMEOUT = 10.0  # seconds that the service may take
+LONGEST_WAIT = 3600.0  # seconds that the service may ask to be left alone
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +34,7 @@ class Reporter:
         self._url = url
         self._token = token
         self._is_heard = True
+        self._wait = 0.0  # seconds that the service asked for
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -44,8 +48,12 @@ class Reporter:
     async def _run(self) -> None:
         pause = FIRST_PAUSE
         while True:
-            await self._look()
-            await asyncio.sleep(pause)
+            try:
+                await self._look()
+            except Exception:
+                # the next look must come whatever this one met
+                log.exception("The volumes could not be looked at")
+            await asyncio.sleep(max(spread(pause), self._wait))
             pause = PAUSE
 
     async def _look(self) -> None:
@@ -64,6 +72,7 @@ class Reporter:
             request_timeout=TIMEOUT,
             follow_redirects=False,
         )
+        self._wait = 0.0
         try:
             await AsyncHTTPClient().fetch(request)
             self._is_heard = True
@@ -72,6 +81,7 @@ class Reporter:
             level = logging.WARNING if self._is_heard else logging.DEBUG
             log.log(level, "The service takes no figures of volumes now: %s", error)
             self._is_heard = False
+            self._wait = _read_wait(error)
 
 
 def make_reporter(environment: Mapping[str, str]) -> Reporter:
@@ -82,6 +92,18 @@ def make_reporter(environment: Mapping[str, str]) -> Reporter:
         f"{base}api/report" if base else "",
         environment.get("JUPYTERHUB_API_TOKEN", ""),
     )
+
+
+def spread(pause: float) -> float:
+    """A pause of about that length."""
+    return pause * random.uniform(1 - JITTER, 1 + JITTER)
+
+
+def _read_wait(error: Exception) -> float:
+    """Seconds for which the service wants to be left alone, an hour at most; 0 if it said none."""
+    response = getattr(error, "response", None)
+    asked = response.headers.get("Retry-After", "") if response else ""
+    return min(float(asked), LONGEST_WAIT) if asked.isdecimal() else 0.0
 
 
 def _to_entry(volume: Volume, figures: Figures) -> dict[str, Any]:
