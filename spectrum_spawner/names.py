@@ -58,7 +58,7 @@ HUB_ROLE_BINDING = "spectrum-hub"
 HUB_SERVICE_ACCOUNT = "hub"
 SHARE_CLAIM = "share"
 SHARE_CONTAINER = "share"  # init container that makes the share's directory `team`
-BUCKET_SECRET = "bucket"
+BUCKET_SECRET = "spectrum-bucket"
 INVENTORY = "gpu-inventory"
 INVENTORY_KEY = "inventory.json"
 

@@ -239,10 +239,12 @@ class SpectrumSpawner(KubeSpawner):
         asked = self.user_options
         try:
             await identity.check_known(self.user)
+            subject = await identity.subject_of(self.user)
             choice = await admit(
                 self.views,
                 asked,
                 user=self.user.name,
+                subject=subject,
                 server=self.name,
                 groups=self.groups,
                 profiles=self.known_profiles,
@@ -252,7 +254,7 @@ class SpectrumSpawner(KubeSpawner):
             self._store_options(self._accepted)
             self._tell_refusal(refusal, asked, by=actor.current())
             raise
-        self._subject = await identity.subject_of(self.user)
+        self._subject = subject
         self._accepted = choice.as_options()
         self._store_options(self._accepted)
         self._apply(choice)
