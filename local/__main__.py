@@ -67,7 +67,9 @@ def make_parser() -> argparse.ArgumentParser:
         "parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: all"
     )
     test.add_argument(
-        "--long", action="store_true", help="Keycloak, benches and the cluster's life as well"
+        "--long",
+        action="store_true",
+        help="long outages, Keycloak, benches and the cluster's life as well",
     )
     return parser
 

@@ -197,7 +197,7 @@ class ControlPlane:
         finally:
             connection.close()
 
-    def wait_until_ready(self, timeout: float = 60) -> None:
+    def wait_until_ready(self, timeout: float = 180) -> None:
         """Return once kube-apiserver says it is ready; refuse after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         api = self.api

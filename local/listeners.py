@@ -3,26 +3,53 @@
 import os
 import random
 import socket
+from collections import deque
 from pathlib import Path
 
 # Below the ports that the kernel gives to outgoing connections (32768 on), which may take one
 # between here and its use, and below the node ports of Kubernetes (30000 on).
 FREE_PORTS = range(12000, 30000)
 
+RESERVED = 64  # ports of a process
+
 _LISTEN = "0A"
+_reserved: deque[int] = deque()
 
 
 def find_free_port(address: str = "127.0.0.1") -> int:
-    """Return a TCP port of the address that nobody listens on now, drawn by chance."""
+    """Return a TCP port of the address that nobody listens on now, drawn by chance.
+
+    Whoever else of this machine draws one does not get it while it is among the last of this
+    process: until it is listened on, it looks free.
+    """
     while True:
         port = random.SystemRandom().choice(FREE_PORTS)
-        with socket.socket() as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                one.bind((address, port))
-            except OSError:
-                continue
+        if _is_free(address, port) and _reserve(port):
             return port
+
+
+def _is_free(address: str, port: int) -> bool:
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+def _reserve(port: int) -> bool:
+    """Take the one name of the port that there is on this machine; it goes with the process."""
+    mark = socket.socket(socket.AF_UNIX)
+    try:
+        mark.bind(f"\0spectrum-port-{port}")
+    except OSError:
+        mark.close()
+        return False
+    _reserved.append(mark.detach())
+    if len(_reserved) > RESERVED:
+        os.close(_reserved.popleft())
+    return True
 
 
 def find_listener(port: int) -> tuple[int, str] | None:

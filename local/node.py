@@ -82,6 +82,8 @@ class Node:
             "failCgroupV1": False,
             "failSwapOn": False,
             "nodeStatusUpdateFrequency": "4s",
+            # How often it looks at a pod that does not change: then it sees that a volume grew.
+            "syncFrequency": "20s",
             "clusterDNS": [CLUSTER_DNS],
             "clusterDomain": "cluster.local",
             "resolvConf": str(self.state / "resolv.conf"),

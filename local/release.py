@@ -109,10 +109,8 @@ class Release:
 
     def list_buckets(self) -> list[str]:
         """List the buckets of the release's teams."""
-        secrets = self.kubectl.get(
-            *("secrets", "--all-namespaces", "-l", f"spectrum.dev/hub={self.namespace}"),
-            *("--field-selector", "metadata.name=bucket"),
-        )["items"]
+        ours = f"spectrum.dev/hub={self.namespace}"
+        secrets = self.kubectl.get("secrets", "--all-namespaces", "-l", ours)["items"]
         data = [secret.get("data", {}) for secret in secrets]
         return [base64.b64decode(d["BUCKET_NAME"]).decode() for d in data if "BUCKET_NAME" in d]
 

@@ -39,15 +39,16 @@ class Part:
 
 PARTS = {
     "unit": Part("tests/test_*.py", workers=3),
-    "chart": Part("tests/chart", workers=3),
+    "chart": Part("tests/chart/test_*.py", workers=3),
     "hub": Part("tests/hub/test_*.py", workers=4),
-    "faults": Part("tests/hub/faults", workers=3),
-    "service": Part("tests/hub/service", workers=4),
+    "faults": Part("tests/hub/faults/test_*.py", workers=3),
+    "service": Part("tests/hub/service/test_*.py", workers=4),
     "images": Part("tests/images"),
     "cluster": Part("tests/cluster", needs_release=True),
     # Stops processes of Ceph and starts them again, under the demo as well.
-    "storage": Part("tests/storage", needs_release=True),
+    "storage": Part("tests/storage/test_*.py", needs_release=True),
     "browser": Part("tests/browser", needs_release=True),
+    "outages": Part("tests/storage/outages", needs_release=True, is_long=True),
     "keycloak": Part("tests/keycloak", is_long=True),
     "bench": Part("tests/bench/*.py", is_long=True),
     # Takes the machine's one cluster down and starts it again: nothing may run beside it.
@@ -132,7 +133,10 @@ def run_part(name: str, python: Path, environment: Mapping[str, str], progress: 
         with tempfile.NamedTemporaryFile(suffix=".xml") as report:
             command = [str(python), "-m", "pytest", "--durations=5", f"--junitxml={report.name}"]
             if PARTS[name].workers > 1:
-                command += ["--numprocesses", str(PARTS[name].workers), "--dist", "loadfile"]
+                # The largest file first: the one that ends last decides how long it takes.
+                files.sort(key=lambda file: file.stat().st_size, reverse=True)
+                command += ["--numprocesses", str(PARTS[name].workers)]
+                command += ["--dist", "loadfile", "--no-loadscope-reorder"]
             command += map(str, files)
             code = subprocess.run(command, env=variables, cwd=CHECKOUT, check=False).returncode
             counts = read_counts(Path(report.name))

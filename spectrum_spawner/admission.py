@@ -11,6 +11,7 @@ from spectrum_spawner import names
 from spectrum_spawner.choice import Choice, OptionError, choose
 from spectrum_spawner.diagnosis import why_never_fits
 from spectrum_spawner.disks import why_in_use
+from spectrum_spawner.owner import Owner
 from spectrum_spawner.profiles import Profile
 from spectrum_spawner.quota import why_over_quota
 from spectrum_spawner.refusals import Refusal
@@ -28,6 +29,7 @@ async def admit(
     options: Mapping[str, Any],
     *,
     user: str,
+    subject: str,
     server: str,
     groups: Iterable[str],
     profiles: Mapping[str, Profile],
@@ -35,7 +37,8 @@ async def admit(
 ) -> Choice:
     """Authorise one start of a user's `server`, within PATIENCE seconds.
 
-    `options` and `last_team` as in `choice.choose`; `groups` are those that the user is in now.
+    `options` and `last_team` as in `choice.choose`; `subject` as of an `Owner`; `groups` are
+    those that the user is in now.
     The choice's team is prepared. Raises Refusal; creates nothing.
     """
     until = asyncio.get_running_loop().time() + PATIENCE
@@ -50,7 +53,10 @@ async def admit(
     choice = await _wait_prepared(views, choice, until=until)
     if over := _find_over_quota(views, choice, user=user, server=server):
         raise Refusal(over, reason="quota", status_code=409, request="quota")
-    if in_use := _find_in_use(views, choice, user=user, server=server):
+    own = Owner(
+        hub=views.hub_namespace, team=choice.team.name, user=user, server=server, subject=subject
+    )
+    if in_use := _find_in_use(views, choice, own):
         raise Refusal(in_use, reason="in-use", status_code=409)
     return choice
 
@@ -112,13 +118,13 @@ def _find_over_quota(views: Views, choice: Choice, *, user: str, server: str) ->
     return why_over_quota(choice, others, user=user, now=datetime.now(UTC))
 
 
-def _find_in_use(views: Views, choice: Choice, *, user: str, server: str) -> str:
+def _find_in_use(views: Views, choice: Choice, own: Owner) -> str:
     """A sentence if another server has the scratch disk, "" also as long as nobody knows."""
     if not choice.scratch:
         return ""
     assert choice.team.namespace is not None
     pods = views.pods(choice.team.namespace)
-    claim, own = names.scratch_claim(user, choice.scratch), names.server_name(user, server)
+    claim = names.scratch_claim(own.user, choice.scratch)
     return why_in_use(choice.scratch, claim, pods, own=own)
 
 

@@ -66,7 +66,7 @@ def why_no_mount_point(pod: Pod) -> str:
         return ""
     name = found["name"]
     if "directory" in found["why"].lower():
-        cause = f"“{name}” in your home is no directory, and a volume is to be mounted there"
+        cause = f"“{name}” in your home is a file, and a volume is to be mounted there"
         remedy = "rename it"
     else:
         cause = f"no directory “{name}” can be made in your home, which is full or read-only"
@@ -74,7 +74,8 @@ def why_no_mount_point(pod: Pod) -> str:
     who = (
         f"Start it without a scratch disk and {remedy}"
         if name == "scratch"
-        else f"Ask a cluster administrator to {remedy}"
+        else f"Ask a cluster administrator to {remedy}, as Spectrum's docs/storage.md tells under "
+        "“A home that no server can mount”"
     )
     return f"Your server cannot start: {cause}. {who}."
 

@@ -1,17 +1,32 @@
 """Who has a scratch disk now: one server at a time can use it. Pure."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from spectrum_spawner.owner import Owner
 from spectrum_spawner.pods import Pod
 
 
-def find_holders(pods: Iterable[Pod], claim: str, *, own: str) -> list[Pod]:
-    """The pods that mount a claim, but for the one named `own`."""
-    return [pod for pod in pods if claim in pod.claims and pod.name != own and pod.holds_quota]
+def find_holders(pods: Iterable[Pod], claim: str, *, own: Owner) -> list[Pod]:
+    """The pods of other servers of a person that mount a claim; `own` is the server that asks.
+
+    Somebody else's pod is none, though its claim may have the name that this person's would have.
+    """
+    return [
+        pod
+        for pod in pods
+        if claim in pod.claims
+        and pod.holds_quota
+        and pod.owner != own
+        and own.has_claim(replace(pod.owner, server=None))
+    ]
 
 
-def why_in_use(disk: str, claim: str, pods: Iterable[Pod], *, own: str) -> str:
-    """A sentence if another server than the pod `own` holds a scratch disk and goes on, else ""."""
+def why_in_use(disk: str, claim: str, pods: Iterable[Pod], *, own: Owner) -> str:
+    """A sentence if another server of the owner of `own` holds a scratch disk and goes on.
+
+    Else "".
+    """
     holders = [pod for pod in find_holders(pods, claim, own=own) if not pod.deleting]
     if not holders:
         return ""

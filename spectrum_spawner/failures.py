@@ -8,6 +8,7 @@ _NO_CLASS = re.compile(r'storageclass\.storage\.k8s\.io "(?P<name>[^"]+)" not fo
 _NO_DEFAULT = re.compile(r"no storage class is set")
 _NO_DRIVER = re.compile(r"driver name (?P<name>\S+) not found in the list of registered CSI")
 _NO_SECRET = re.compile(r'secrets? "(?P<name>[^"]+)" not found')
+_NO_KEY = re.compile(r"missing (?:ID|key) field '(?P<key>\w+)' in secrets")
 _ATTACHED = re.compile(r"Multi-Attach error(?:.*used by pod\(s\) (?P<pods>.+))?", re.DOTALL)
 # the kubelet's sum of what it waits for, by the pod's names of the volumes
 UNMOUNTED = re.compile(r"unmounted volumes=\[(?P<volumes>[^\]]*)\]")
@@ -18,6 +19,11 @@ _SILENT = re.compile(
     re.IGNORECASE,
 )
 _RPC = re.compile(r"rpc error: code = \w+ desc = ")
+
+
+def is_about_class(message: str) -> bool:
+    """Whether a claim waits for a storage class that does not exist."""
+    return _NO_CLASS.search(message) is not None
 
 
 def say_reason(message: str, *, is_ceph: bool) -> str:
@@ -31,6 +37,8 @@ def say_reason(message: str, *, is_ceph: bool) -> str:
         return f"its driver {found['name']} does not run on the node"
     if found := _NO_SECRET.search(message):
         return f"Secret {found['name']} of its storage class does not exist"
+    if found := _NO_KEY.search(message):
+        return f"the Secret by which nodes mount it has no key {found['key']}"
     if found := _ATTACHED.search(message):
         return "it is still attached to another node" + (
             f", for pod {found['pods']}" if found["pods"] else ""

@@ -183,11 +183,21 @@ def _team_row(
         "title": team.display_name,
         "quota": _quota_text(team),
         "quotas": _quotas(team),
-        "notice": "" if team.ready else (team.message or "This team is still being prepared."),
+        "notice": _notice(team),
         "default": default.name if default else "",
         "scratch": team.scratch.size if team.scratch else "",
         "checked": checked,
     }
+
+
+def _notice(team: Team) -> str:
+    if not team.ready:
+        return team.message or "This team is still being prepared."
+    missing = " and ".join(each.title for each in team.withheld)
+    if not missing:
+        return ""
+    verb, pronoun = ("is", "it") if len(team.withheld) == 1 else ("are", "them")
+    return f"{missing[0].upper()}{missing[1:]} {verb} not ready: servers start without {pronoun}."
 
 
 def _scratch(team: Team | None, saved: Mapping[str, Any], *, server: str) -> dict[str, Any]:

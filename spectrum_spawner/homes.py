@@ -11,33 +11,40 @@ from functools import partial
 from typing import TypeVar
 
 from spectrum_spawner import kube, names, storage
+from spectrum_spawner.holdings import select_own
 from spectrum_spawner.kube import Client, KubeError, NotFound, Object, Refused
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.patience import Patience
 from spectrum_spawner.refusals import Refusal, refusal_of
+from spectrum_spawner.teams import Team
 
 T = TypeVar("T")
 
 
 async def ensure_claims(
-    client: Client, manifests: Sequence[Object], *, namespace: str, team: str
+    client: Client, manifests: Sequence[Object], *, namespace: str, team: Team
 ) -> list[Object]:
     """The person's claims that the manifests stand for, in their order; made where there is none.
 
-    What is there is used as it is, whatever the quota has left. All manifests have one owner;
-    `team` is what people call the team. Raises Refusal, also if a claim of such a name is not the
-    person's.
+    What is there is used as it is, whatever the quota has left, and whatever has become of its
+    class. All manifests have one owner. Raises Refusal, also if a claim of such a name is not the
+    person's; nothing is made then that was refused, nor of a class that does not exist.
     """
     path = kube.collection("v1", "persistentvolumeclaims", namespace=namespace)
     try:
         known = await _patiently(partial(_find, client, path, manifests))
     except (Refused, NotFound) as error:
-        raise refusal_of(error, team=team, what="your volumes") from error
+        raise refusal_of(error, team=team.display_name, what="your volumes") from error
+    for manifest in manifests:
+        if _find_of(known, manifest) is None:
+            _check_class(manifest, team)
     claims = []
     for manifest in manifests:
         claim = _find_of(known, manifest)
         if claim is None:
-            claim = await _create(client, path, manifest, namespace=namespace, team=team)
+            claim = await _create(
+                client, path, manifest, namespace=namespace, team=team.display_name
+            )
         _check_kept(claim)
         claims.append(claim)
     return claims
@@ -53,12 +60,9 @@ async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _find(client: Client, path: str, manifests: Sequence[Object]) -> list[Object]:
-    """The claims of the manifests' owner and kinds, the oldest first, by one request."""
+    """The claims of the manifests' owner, the oldest first, by one request."""
     owner = Owner.of(manifests[0])
-    key = names.LABEL_SUBJECT if owner.subject else names.LABEL_USER
-    kinds = {manifest["metadata"]["labels"][names.LABEL_COMPONENT] for manifest in manifests}
-    selector = f"{names.LABEL_COMPONENT} in ({','.join(sorted(kinds))}),{key}={owner.labels[key]}"
-    claims = (await client.list(path, {"labelSelector": selector}))["items"]
+    claims = (await client.list(path, {"labelSelector": select_own(owner)}))["items"]
     return sorted((c for c in claims if owner.has_claim(Owner.of(c))), key=_age)
 
 
@@ -70,6 +74,27 @@ def _find_of(known: Sequence[Object], manifest: Object) -> Object | None:
 def _identify(claim: Object) -> tuple[str, str]:
     """Which of its owner's claims it is: kind, and a disk's name."""
     return claim["metadata"]["labels"][names.LABEL_COMPONENT], storage.disk_of(claim)
+
+
+def _check_class(manifest: Object, team: Team) -> None:
+    """Refuse to make what would wait for ever: a claim keeps the class that it was made with."""
+    storage_class = manifest["spec"].get("storageClassName", "")
+    if storage_class not in team.missing_classes:
+        return
+    title, disk = storage.title_of(manifest), storage.disk_of(manifest)
+    why = (
+        f"storage class “{storage_class}” does not exist"
+        if storage_class
+        else "the cluster has no default storage class"
+    )
+    value = f"storage.{'scratch' if disk else 'home'}.storageClass"
+    meanwhile = "Start your server without a scratch disk, and ask" if disk else "Ask"
+    raise Refusal(
+        f"{title[0].upper()}{title[1:]} cannot be made: {why}. {meanwhile} a cluster administrator "
+        f"to set {value} right, in the release's values or in the Team.",
+        reason="class-missing",
+        status_code=409,
+    )
 
 
 async def _create(

@@ -16,7 +16,7 @@ from kubespawner.clients import load_config
 from sqlalchemy.orm import object_session
 from traitlets import Dict, List, Unicode, default
 
-from spectrum_spawner import actor, membership
+from spectrum_spawner import actor, membership, turns
 from spectrum_spawner.audit import make_record
 from spectrum_spawner.outbox import Outbox
 from spectrum_spawner.refusals import Refusal
@@ -93,7 +93,7 @@ class Identity(Authenticator):
         membership.watch(app.db, self.audit)
         if self._templates:
             self._find_views()  # so that the first sign-in finds the teams known
-        return super().get_handlers(app)
+        return [*turns.ROUTES, *super().get_handlers(app)]
 
     def audit(self, **what: Any) -> None:
         """Record something that the identity provider decided (see `audit.make_record`)."""

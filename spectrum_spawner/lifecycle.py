@@ -1,7 +1,7 @@
 """A start from the home to the first answer, and whether a server still runs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -81,20 +81,32 @@ class Start:
     async def _prepare_mounts(self, claims: Sequence[Object]) -> Mounting:
         team, disk, namespace = self.choice.team, self.choice.scratch, self.pod.namespace
         self.journal.tell(5, f"Preparing your home in team {team.display_name}")
-        found = await ensure_claims(
-            self.views.client, claims, namespace=namespace, team=team.display_name
-        )
+        found = await ensure_claims(self.views.client, claims, namespace=namespace, team=team)
         home, *others = (claim["metadata"]["name"] for claim in found)
         scratch = others[0] if others else ""
         view = self.views.pods(namespace)
         # of somebody who was renamed, admission did not know the claim
-        if disk and (in_use := why_in_use(disk, scratch, view, own=self.pod.name)):
+        if disk and (in_use := why_in_use(disk, scratch, view, own=self.pod.owner)):
             raise Refusal(in_use, reason="in-use", status_code=409)
-        mounts = mounts_of(team, home=home, scratch=scratch, disk=disk)
-        mounting = Mounting(mounts, pods=view)
+        left_out = self.views.outages.find(namespace, now=asyncio.get_running_loop().time())
+        self._tell_left_out(left_out)
+        mounts = mounts_of(team, home=home, scratch=scratch, disk=disk, left_out=left_out)
+        mounting = Mounting(mounts, namespace=namespace, pods=view)
         for claim in found:
             mounting.note_claim(claim)
         return mounting
+
+    def _tell_left_out(self, claims: Mapping[str, str]) -> None:
+        """Say without what the server starts; `claims` are the datasets that nodes cannot mount."""
+        team = self.choice.team
+        missing = [(each.title, each.why) for each in team.withheld]
+        missing += [
+            (f"dataset “{each.name}”", f"It could not be mounted: {claims[each.claim]}.")
+            for each in team.datasets
+            if each.claim in claims
+        ]
+        for title, why in missing:
+            self.journal.tell(8, f"Starting without {title}, which is not ready: {why}")
 
     async def _create(self, manifest: Object) -> None:
         try:
@@ -136,6 +148,7 @@ class Start:
                 self.views,
                 namespace=self.pod.namespace,
                 pod_name=self.pod.name,
+                owner=self.pod.owner,
                 mounting=mounting,
                 seen=lambda: self.pod.seen,
                 choice=self.choice,
@@ -144,6 +157,11 @@ class Start:
         )
         try:
             return await self.pod.wait_ready(timeout=timeout, mounting=mounting)
+        except Refusal:
+            failed = mounting.find_unmountable(self.pod.seen)
+            now = asyncio.get_running_loop().time()
+            self.views.outages.note(self.pod.namespace, failed, now=now)
+            raise
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spectrum_spawner import names
 from spectrum_spawner.disks import find_holders, say_server, why_in_use
-from spectrum_spawner.failures import UNMOUNTED, say_reason
+from spectrum_spawner.failures import UNMOUNTED, is_about_class, say_reason
 from spectrum_spawner.mounts import Mount
 from spectrum_spawner.pods import Pod
 
@@ -27,6 +28,7 @@ _AFTER_MOUNT = ("Pulling", "Pulled", "Created", "Started")
 _STILL_TRYING = re.compile(r"operation with the given Volume ID .* already exists")
 _MISSING = re.compile(r'persistentvolumeclaim "(?P<claim>[^"]+)" (?P<what>not found|is being)')
 _ONE_POD = "ReadWriteOncePod"
+_OWN = ("home", "scratch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,19 +53,24 @@ class Claim:
 class Mounting:
     """The volumes of one start, and what is known to be in their way.
 
-    `pods` are the servers that the hub sees in the namespace, as a view has them.
+    `pods` are the servers that the hub sees in the `namespace`, as a view has them.
     """
 
-    def __init__(self, mounts: Sequence[Mount] = (), *, pods: Iterable[Pod] = ()) -> None:
+    def __init__(
+        self, mounts: Sequence[Mount] = (), *, namespace: str = "", pods: Iterable[Pod] = ()
+    ) -> None:
         self.mounts = mounts
+        self.namespace = namespace
         self._pods = pods
         self._claims: dict[str, Claim] = {}
         # moment, claim ("" for the pod's own) and message of what went wrong
         self._said: deque[tuple[str, str, str]] = deque(maxlen=MOST_SAID)
 
     def note_claim(self, obj: Mapping[str, Any]) -> None:
-        """A claim as the API server has it now."""
-        self._claims[obj["metadata"]["name"]] = Claim.of(obj)
+        """A claim as the API server has it now; only those that are mounted matter."""
+        name = obj["metadata"]["name"]
+        if any(mount.claim == name for mount in self.mounts):
+            self._claims[name] = Claim.of(obj)
 
     def note_event(self, event: Mapping[str, Any]) -> bool:
         """An event about the pod or any claim, as `views` trims it; whether it matters here."""
@@ -174,7 +181,7 @@ class Mounting:
         disk = self._disk
         if disk is None:
             return "a volume that another pod uses"
-        holders = find_holders(self._pods, disk.claim, own=pod.name)
+        holders = find_holders(self._pods, disk.claim, own=pod.owner)
         by = f"your {say_server(holders[0])}, which is stopping" if holders else "another pod"
         return f"{disk.title}: it is in use by {by}"
 
@@ -186,19 +193,79 @@ class Mounting:
         disk = self._disk
         if disk is None or _ONE_POD not in pod.unschedulable:
             return ""
-        return why_in_use(disk.name, disk.claim, self._pods, own=pod.name)
+        return why_in_use(disk.name, disk.claim, self._pods, own=pod.owner)
 
     def why_stuck(self, pod: Pod) -> str:
-        """A sentence if something that is no server of the hub's has the disk, else ""."""
+        """A sentence if a volume is in the way for longer than the start is worth, else ""."""
+        return self._why_held(pod) or self._why_never_made(pod) or self._why_unmountable(pod)
+
+    def find_unmountable(self, pod: Pod | None) -> dict[str, str]:
+        """The claims of datasets that alone keep a pod from its start, and the reason of each.
+
+        While other volumes fail as well it may be the storage, and a server needs its home.
+        """
+        if pod is None or pod.phase != "Pending" or not pod.scheduled:
+            return {}
+        said: dict[Mount | None, list[str]] = {}
+        for message in self._list_said(""):
+            if not UNMOUNTED.search(message):
+                said.setdefault(self._find_named(message), []).append(message)
+        if not all(mount is not None and mount.kind == "dataset" for mount in said):
+            return {}
+        return {
+            mount.claim: self._say_reason(mount, about).rstrip(".")
+            for mount, about in said.items()
+            if mount
+        }
+
+    def _why_held(self, pod: Pod) -> str:
+        """A sentence if something that is no server of the person's has the disk, else ""."""
         disk = self._disk
         if disk is None or _ONE_POD not in pod.unschedulable:
             return ""
-        if find_holders(self._pods, disk.claim, own=pod.name):
+        if find_holders(self._pods, disk.claim, own=pod.owner):
             return ""
         return (
             f"Your scratch disk “{disk.name}” is in use by another pod, and only one at a time "
             "can use it: start your server with another disk or with none."
         )
+
+    def _why_never_made(self, pod: Pod) -> str:
+        """A sentence if one of the person's own claims has a class that does not exist, else "".
+
+        It keeps that class, whatever class is right by now.
+        """
+        if pod.phase != "Pending" or pod.scheduled:
+            return ""
+        for mount in self.mounts:
+            last = next(iter(self._list_said(mount.claim)), "")
+            is_own = mount.kind in _OWN and self._is_pending(mount.claim)
+            if is_own and is_about_class(last):
+                return _say_remake(mount, say_reason(last, is_ceph=False), self.namespace)
+        return ""
+
+    def _why_unmountable(self, pod: Pod) -> str:
+        """A sentence if nothing but a dataset is in the way, else ""."""
+        for claim, reason in self.find_unmountable(pod).items():
+            title = self._title(claim)
+            return (
+                f"{title[0].upper()}{title[1:]} cannot be mounted: {reason}. Start your server "
+                "again, and for now it starts without that dataset. Ask a cluster administrator "
+                "to look at it."
+            )
+        return ""
+
+
+def _say_remake(mount: Mount, why: str, namespace: str) -> str:
+    command = (
+        f"kubectl --namespace {namespace} annotate persistentvolumeclaim {mount.claim} "
+        f"{names.ANNOTATION_PURGE}={mount.claim}"
+    )
+    return (
+        f"{mount.title[0].upper()}{mount.title[1:]} cannot be made: {why}. It holds nothing yet: "
+        "ask a cluster administrator to set its class right and to have it made anew, by "
+        f"{command}"
+    )
 
 
 def _is_about_volumes(unschedulable: str) -> bool:

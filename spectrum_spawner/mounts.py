@@ -1,7 +1,7 @@
 """Mount record: a claim in a server's pod, and where the server sees it. Pure builders."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,10 +52,18 @@ class Mount:
         return {"kind": self.kind, "name": self.name, "path": self.path}
 
 
-def mounts_of(team: Team, *, home: str, scratch: str = "", disk: str = "") -> list[Mount]:
+def mounts_of(
+    team: Team,
+    *,
+    home: str,
+    scratch: str = "",
+    disk: str = "",
+    left_out: Container[str] = (),
+) -> list[Mount]:
     """The claims that a server in a team mounts, outer paths first.
 
     `home` is a claim, and so is `scratch`, of the disk that its owner calls `disk`; "" is none.
+    `left_out` are claims of datasets without which it starts for now.
     """
     mounts = [Mount(kind="home", claim=home, path=HOME)]
     # without a group of the team there is nobody to share with
@@ -66,6 +74,7 @@ def mounts_of(team: Team, *, home: str, scratch: str = "", disk: str = "") -> li
     mounts += [
         Mount(kind="dataset", claim=each.claim, path=f"{DATASETS}/{each.name}", name=each.name)
         for each in team.datasets
+        if each.claim not in left_out
     ]
     return mounts
 

@@ -60,7 +60,7 @@ SERVICE_ROLE_BINDING = "spectrum-service"
 SERVICE_SERVICE_ACCOUNT = "service"
 SHARE_CLAIM = "share"
 SHARE_CONTAINER = "share"  # init container that makes the share's directory `team`
-BUCKET_SECRET = "bucket"
+BUCKET_SECRET = "spectrum-bucket"
 INVENTORY = "gpu-inventory"
 INVENTORY_KEY = "inventory.json"
 

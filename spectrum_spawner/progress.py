@@ -6,15 +6,17 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
-from spectrum_spawner import kube
 from spectrum_spawner.choice import Choice
+from spectrum_spawner.holdings import list_holdings
 from spectrum_spawner.inventory import Inventory
 from spectrum_spawner.kube import Client, KubeError
 from spectrum_spawner.mounting import Mounting
+from spectrum_spawner.owner import Owner
 from spectrum_spawner.pods import Pod
 from spectrum_spawner.views import Views
 
 EVENTS_AFTER = 2.0  # seconds: events cost requests, and most starts are over by then
+CLAIMS_AGAIN = 5.0  # seconds between two looks at claims: with the storage down, all starts look
 
 Step = tuple[int, str]  # percent, sentence
 
@@ -125,13 +127,18 @@ async def narrate(
     *,
     namespace: str,
     pod_name: str,
+    owner: Owner,
     mounting: Mounting,
     seen: Callable[[], Pod | None],
     choice: Choice,
     tell: Callable[[int, str], None],
 ) -> None:
-    """Tell how one pod gets ready, until cancelled; `seen` gives the pod of this start."""
+    """Tell how one pod gets ready, until cancelled; `seen` gives the pod of this start.
+
+    `owner` is whose server it is.
+    """
     view, news = views.pods(namespace), asyncio.Event()
+    now = asyncio.get_running_loop().time
 
     def tell_pod(pod: Pod | None) -> None:
         volume = mounting.why(pod)
@@ -144,14 +151,17 @@ async def narrate(
             tell(*step)
 
     async def tell_state(timeout: float | None) -> None:
+        due, is_unread = 0.0, False
         async with asyncio.timeout(timeout):
             while True:
                 known = seen()
-                if timeout is None and mounting.is_unsure(known):
-                    await _read_claims(views.client, namespace, mounting)
+                is_unread = is_unread or (timeout is None and mounting.is_unsure(known))
+                if is_unread and now() >= due:
+                    await _read_claims(views.client, owner, namespace, mounting)
+                    due, is_unread = now() + CLAIMS_AGAIN, False
                 tell_pod(known)
                 changed = view.wait(partial(_differs, seen, known), key=pod_name)
-                await _wait_first(changed, news)
+                await _wait_first(changed, news, timeout=due - now() if is_unread else None)
 
     with suppress(TimeoutError):
         await tell_state(EVENTS_AFTER)
@@ -164,19 +174,20 @@ async def narrate(
         await tell_state(None)
 
 
-async def _read_claims(client: Client, namespace: str, mounting: Mounting) -> None:
-    for mount in mounting.mounts:
-        path = kube.item("v1", "persistentvolumeclaims", mount.claim, namespace=namespace)
-        # what cannot be read now is as it was, and asked for again at the next news
-        with suppress(KubeError):
-            mounting.note_claim(await client.get(path))
+async def _read_claims(client: Client, owner: Owner, namespace: str, mounting: Mounting) -> None:
+    # what cannot be read now is as it was, and asked for again at the next news
+    with suppress(KubeError):
+        for claim in await list_holdings(client, owner, namespace=namespace):
+            mounting.note_claim(claim)
 
 
-async def _wait_first(changed: Coroutine[Any, Any, bool], news: asyncio.Event) -> None:
-    """Return once either has come about; takes note of the news."""
+async def _wait_first(
+    changed: Coroutine[Any, Any, bool], news: asyncio.Event, *, timeout: float | None
+) -> None:
+    """Return once either has come about, or after `timeout` seconds; takes note of the news."""
     waits = asyncio.ensure_future(changed), asyncio.ensure_future(news.wait())
     try:
-        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()

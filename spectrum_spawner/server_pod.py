@@ -33,6 +33,7 @@ from spectrum_spawner.watch import View
 POST_TIMEOUT = 60.0  # seconds; a slow answer is no reason to ask twice, the view tells earlier
 STUCK_PATIENCE = 25.0  # seconds that a failing pull and the like may still turn out well
 LATE_POST = 10.0  # seconds in which a request without an answer may still take effect
+VOLUMES_AGAIN = 5.0  # seconds between two looks at what was said of volumes, not of the pod
 CONFIRM = 5.0  # seconds to wait for the view before the API server is asked again
 
 Tell = Callable[[int, str], None]  # percent, sentence
@@ -232,7 +233,10 @@ class ServerPod:
                 volume = mounting.why(pod)
                 why = f"it waited for {volume}" if volume else why_waiting(pod)
                 raise self._refuse(pod, f"{sentence}: {why}.", reason="timeout")
-            await self._wait_change(pod, min(until, stuck_until or until))
+            # what is said of its volumes does not show on the pod
+            is_pending = pod is not None and pod.phase == "Pending"
+            again = _now() + VOLUMES_AGAIN if is_pending else until
+            await self._wait_change(pod, min(until, stuck_until or until, again))
 
     def _refuse(self, pod: Pod | None, sentence: str, *, reason: str) -> Refusal:
         log_message = f"{pod.waiting}: {pod.waiting_message}" if pod and pod.waiting else ""

@@ -265,10 +265,12 @@ class SpectrumSpawner(KubeSpawner):
         asked = self.user_options
         try:
             await identity.check_known(self.user)
+            subject = await identity.subject_of(self.user)
             choice = await admit(
                 self.views,
                 asked,
                 user=self.user.name,
+                subject=subject,
                 server=self.name,
                 groups=self.groups,
                 profiles=self.known_profiles,
@@ -281,7 +283,7 @@ class SpectrumSpawner(KubeSpawner):
                 # whom the service asks for reads no answer of the hub
                 self._last_end = trail.end_of_refusal(refusal.jupyterhub_message)
             raise
-        self._subject = await identity.subject_of(self.user)
+        self._subject = subject
         self._accepted = choice.as_options()
         self._store_options(self._accepted)
         self._apply(choice)

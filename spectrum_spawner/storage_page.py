@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from jupyterhub.apihandlers.base import APIHandler
@@ -9,8 +10,9 @@ from jupyterhub.scopes import needs_scope
 from jupyterhub.user import User
 from tornado import web
 
-from spectrum_spawner import identity, kube, names
+from spectrum_spawner import identity, kube
 from spectrum_spawner.figures import FiguresByVolume, NoFigures, fetch_figures
+from spectrum_spawner.holdings import list_holdings
 from spectrum_spawner.kube import KubeError, Object
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.refusals import Refusal
@@ -45,13 +47,20 @@ async def find_volumes(user: User) -> dict[str, list[Any]]:
     teams = [team for team in await spawner.find_teams() if team.namespace]
     subject = await identity.subject_of(user)
     client = spawner.views.client
+    owners = [
+        Owner(hub=spawner.hub_namespace, team=team.name, user=user.name, subject=subject)
+        for team in teams
+    ]
     (figures, notes), listed = await asyncio.gather(
-        _fetch_figures(spawner, teams), asyncio.gather(*(_list_claims(client, t) for t in teams))
+        _fetch_figures(spawner, teams),
+        asyncio.gather(*map(partial(_list_claims, client), teams, owners)),
     )
     volumes: list[dict[str, Any]] = []
-    for team, (claims, events, note) in zip(teams, listed, strict=True):
-        owner = Owner(hub=spawner.hub_namespace, team=team.name, user=user.name, subject=subject)
-        found = list_volumes(team, owner, claims, events=events, figures=figures)
+    now = asyncio.get_running_loop().time()
+    for team, owner, (claims, events, note) in zip(teams, owners, listed, strict=True):
+        assert team.namespace is not None
+        left_out = spawner.views.outages.find(team.namespace, now=now)
+        found = list_volumes(team, owner, claims, events=events, figures=figures, left_out=left_out)
         volumes += [volume.as_dict(team) for volume in found]
         notes += note
     return {"volumes": volumes, "notes": notes}
@@ -75,15 +84,13 @@ async def _fetch_figures(spawner: Any, teams: Sequence[Team]) -> tuple[FiguresBy
 
 
 async def _list_claims(
-    client: kube.Client, team: Team
+    client: kube.Client, team: Team, owner: Owner
 ) -> tuple[list[Object], list[Object], list[str]]:
-    """Claims in the namespace of a team, events about them if any is pending, and notes."""
+    """Claims of a person and of their team, events about those that are pending, and notes."""
     assert team.namespace is not None
-    selector = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
-    path = kube.collection("v1", "persistentvolumeclaims", namespace=team.namespace)
     try:
         async with asyncio.timeout(LIST_WITHIN):
-            claims = (await client.list(path, {"labelSelector": selector}))["items"]
+            claims = await list_holdings(client, owner, namespace=team.namespace)
             return claims, await _list_events(client, team.namespace, claims), []
     except (KubeError, TimeoutError):
         note = f"The volumes of team {team.display_name} cannot be listed now: "
@@ -93,12 +100,14 @@ async def _list_claims(
 async def _list_events(
     client: kube.Client, namespace: str, claims: Sequence[Object]
 ) -> list[Object]:
-    """What was said of claims, where one has yet to be made."""
-    if not any(is_pending(claim) for claim in claims):
-        return []
+    """What was said of the claims that have yet to be made."""
     path = kube.collection("v1", "events", namespace=namespace)
-    query = {"fieldSelector": "involvedObject.kind=PersistentVolumeClaim"}
-    return (await client.list(path, query))["items"]
+    about = "involvedObject.kind=PersistentVolumeClaim,involvedObject.name="
+    pending = [claim["metadata"]["name"] for claim in claims if is_pending(claim)]
+    answers = await asyncio.gather(
+        *(client.list(path, {"fieldSelector": f"{about}{name}"}) for name in pending)
+    )
+    return [event for answer in answers for event in answer["items"]]
 
 
 # below the hub's own prefix

@@ -26,11 +26,28 @@ class Scratch:
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A directory that the team may read, by a claim in its namespace."""
+    """A directory that the team may read, by a claim in its namespace; `size` such as `150Gi`."""
 
     name: str
     title: str
     claim: str
+    size: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Withheld:
+    """What servers of the team start without for now: `kind` is share or dataset.
+
+    `name` is the dataset's, `why` a sentence for administrators.
+    """
+
+    kind: str
+    why: str
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"dataset “{self.name}”" if self.kind == "dataset" else "the team volume"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +62,13 @@ class Bucket:
 class Team:
     """One team as the hub and the controller see it.
 
-    `namespace`, `gid`, `ready`, `granted_profiles`, `servers`, `share`, `scratch`, `datasets` and
-    `bucket` come from the controller through the object's status; a team that the controller has
-    not prepared yet has no namespace, and what it is not offered is None. `home_size` and
-    `home_storage_class` are what the team asked for, where that is not the release's.
-    `idle_minutes` is what the team asked for; the release's limits are not applied to it here.
+    `namespace`, `gid`, `ready`, `granted_profiles`, `servers`, `share`, `scratch`, `datasets`,
+    `bucket`, `withheld` and `missing_classes` come from the controller through the object's
+    status; a team that the controller has not prepared yet has no namespace, and what it is not
+    offered is None. Of `missing_classes` ("" is the default one) no home or disk can be made.
+    `home_size` and `home_storage_class` are what the team asked for, where that is not the
+    release's. `idle_minutes` is what the team asked for; the release's limits are not applied to
+    it here.
     """
 
     name: str
@@ -69,6 +88,8 @@ class Team:
     scratch: Scratch | None = None
     datasets: tuple[Dataset, ...] = ()
     bucket: Bucket | None = None
+    withheld: tuple[Withheld, ...] = ()
+    missing_classes: frozenset[str] = frozenset()
     namespace: str | None = None
     gid: int | None = None
     ready: bool = False
@@ -104,6 +125,8 @@ class Team:
             scratch=_read_scratch(storage.get("scratch") or {}),
             datasets=tuple(map(_read_dataset, storage.get("datasets") or [])),
             bucket=_read_bucket(storage.get("bucket") or {}),
+            withheld=tuple(map(_read_withheld, storage.get("withheld") or [])),
+            missing_classes=frozenset(storage.get("missingClasses") or []),
             namespace=status.get("namespace"),
             gid=status.get("gid"),
             ready=ready.get("status") == "True",
@@ -136,7 +159,16 @@ def _read_scratch(scratch: Mapping[str, Any]) -> Scratch | None:
 
 def _read_dataset(dataset: Mapping[str, Any]) -> Dataset:
     name = dataset["name"]
-    return Dataset(name=name, title=dataset.get("title") or name, claim=dataset["claim"])
+    return Dataset(
+        name=name,
+        title=dataset.get("title") or name,
+        claim=dataset["claim"],
+        size=dataset.get("size", ""),
+    )
+
+
+def _read_withheld(record: Mapping[str, Any]) -> Withheld:
+    return Withheld(kind=record["kind"], name=record.get("name", ""), why=record["why"])
 
 
 def _read_bucket(bucket: Mapping[str, Any]) -> Bucket | None:

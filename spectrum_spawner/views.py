@@ -14,6 +14,7 @@ import aiohttp
 from spectrum_spawner import kube, names, pods
 from spectrum_spawner.inventory import Inventory
 from spectrum_spawner.kube import Client, Object
+from spectrum_spawner.outages import Outages
 from spectrum_spawner.pods import Pod
 from spectrum_spawner.teams import Team
 from spectrum_spawner.watch import View
@@ -24,13 +25,15 @@ _log = logging.getLogger("spectrum.views")
 class Views:
     """The views of the hub in one namespace, and the clients for its other requests.
 
-    `client` is for the Kubernetes API, `http` for the servers themselves.
+    `client` is for the Kubernetes API, `http` for the servers themselves. `outages` is what
+    servers showed of datasets.
     """
 
     def __init__(self, hub_namespace: str) -> None:
         self.hub_namespace = hub_namespace
         self.client = Client()
         self.http = aiohttp.ClientSession()
+        self.outages = Outages()
         self._watching = Client()
         self._pods: dict[str, View[Pod]] = {}
         self._closing: set[asyncio.Task[None]] = set()

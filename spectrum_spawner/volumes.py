@@ -1,7 +1,7 @@
 """Volume record: what a person has of storage, as their home page shows it. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from spectrum_spawner import names
@@ -10,16 +10,22 @@ from spectrum_spawner.failures import say_reason
 from spectrum_spawner.figures import Figures, FiguresByVolume
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.quantities import quantity
-from spectrum_spawner.teams import Team
+from spectrum_spawner.teams import Dataset, Team, Withheld
 
 READY, PENDING, GROWING, FAILED = "ready", "pending", "growing", "failed"
 
-_ORDER = (names.COMPONENT_HOME, names.COMPONENT_SCRATCH, names.COMPONENT_SHARE)
+_ORDER = (
+    names.COMPONENT_HOME,
+    names.COMPONENT_SCRATCH,
+    names.COMPONENT_SHARE,
+    names.COMPONENT_DATASET,
+)
 _COMPONENTS = {
     names.COMPONENT_HOME: ("Home", "~"),
     names.COMPONENT_SCRATCH: ("Scratch disk", "~/scratch"),
     names.COMPONENT_SHARE: ("Team volume", "~/team"),
 }
+_WITHOUT = "Servers start without it."
 _WHY_PENDING = ("ProvisioningFailed", "FailedBinding")
 _RESIZE_ERRORS = ("ControllerResizeError", "NodeResizeError")
 
@@ -57,11 +63,12 @@ def list_volumes(
     *,
     events: Iterable[Mapping[str, Any]] = (),
     figures: FiguresByVolume,
+    left_out: Mapping[str, str],
 ) -> list[Volume]:
     """The volumes of a person in a team: their own, then what the team has in common.
 
     `owner` is the person in that team, `claims` are those of the team's namespace, `events` are
-    about any of them.
+    about any of them. `left_out` are claims that nodes could not mount, and why.
     """
     told = {event["involvedObject"]["name"]: event for event in sorted(events, key=_last_seen)}
     datasets = {dataset.claim: dataset for dataset in team.datasets}
@@ -70,30 +77,72 @@ def list_volumes(
         name = claim["metadata"]["name"]
         component = (claim["metadata"].get("labels") or {}).get(names.LABEL_COMPONENT)
         if name in datasets:
-            kind, called = "dataset", datasets[name].name
-            title, mount = datasets[name].title, f"~/datasets/{called}"
-        elif component in _COMPONENTS and _is_theirs(claim, component, team, owner):
-            kind, called = component, _annotations(claim).get(names.ANNOTATION_VOLUME, "")
-            title, mount = _COMPONENTS[component]
-            title = f"{title} “{called}”" if called else title
-        else:
+            dataset = datasets[name]
+            told_of = figures.get((team.name, "dataset", dataset.name), Figures())
+            found.append(_make_dataset(dataset, claim, told_of, why=left_out.get(name, "")))
             continue
+        if component not in _COMPONENTS or not _is_theirs(claim, component, team, owner):
+            continue
+        called = _annotations(claim).get(names.ANNOTATION_VOLUME, "")
+        title, mount = _COMPONENTS[component]
         state, message = _find_state(claim, told.get(name, {}))
         found.append(
             Volume(
-                kind=kind,
+                kind=component,
                 name=called,
-                title=title,
+                title=f"{title} “{called}”" if called else title,
                 mount=mount,
                 claim=name,
                 size=_capacity(claim),
                 wanted=_wanted(claim),
                 state=state,
                 message=message,
-                figures=figures.get((team.name, kind, called), Figures()),
+                figures=figures.get((team.name, component, called), Figures()),
             )
         )
-    return [*sorted(found, key=_place), *_list_buckets(team)]
+    found = [*_tell_withheld(found, team.withheld), *_list_buckets(team)]
+    return sorted(found, key=_place)
+
+
+def _make_dataset(
+    dataset: Dataset, claim: Mapping[str, Any], figures: Figures, *, why: str
+) -> Volume:
+    """`why` nodes could not mount it, "" if they can."""
+    state, message = _find_state(claim, {})
+    if why:
+        state, message = FAILED, f"It could not be mounted: {why}. {_WITHOUT}"
+    size = dataset.size or _capacity(claim)
+    return Volume(
+        kind="dataset",
+        name=dataset.name,
+        title=dataset.title,
+        mount=f"~/datasets/{dataset.name}",
+        claim=dataset.claim,
+        size=size,
+        wanted=size,
+        state=state,
+        message=message,
+        figures=figures,
+    )
+
+
+def _tell_withheld(found: Iterable[Volume], withheld: Iterable[Withheld]) -> list[Volume]:
+    """The volumes, with what servers start without: it may be there, though of no use."""
+    volumes = {(volume.kind, volume.name): volume for volume in found}
+    for each in withheld:
+        key = (each.kind, each.name)
+        known = volumes.get(key)
+        if known is None:
+            title, mount = (
+                (each.name, f"~/datasets/{each.name}")
+                if each.kind == "dataset"
+                else _COMPONENTS[names.COMPONENT_SHARE]
+            )
+            known = Volume(kind=each.kind, name=each.name, title=title, mount=mount, state=PENDING)
+        message = f"{known.message or f'It is not ready: {each.why}'} {_WITHOUT}"
+        state = PENDING if known.state == READY else known.state
+        volumes[key] = replace(known, state=state, message=message)
+    return list(volumes.values())
 
 
 def is_pending(claim: Mapping[str, Any]) -> bool:

@@ -8,10 +8,12 @@ import pytest
 
 from spectrum_spawner import names
 from spectrum_spawner.controller.bucket import (
-    Taken,
+    Moved,
+    Place,
     Wish,
     choose_quota,
     explain,
+    find_place,
     find_usable,
     judge_quota,
     make_secret,
@@ -20,6 +22,7 @@ from spectrum_spawner.controller.bucket import (
     trim_secret,
 )
 from spectrum_spawner.controller.objects import TeamSpace, make_policies
+from spectrum_spawner.controller.ownership import Taken
 from spectrum_spawner.controller.rgw import UNLIMITED, Bucket, Key, Quota, Refused, Unreachable
 from spectrum_spawner.controller.settings import NetworkRules
 from spectrum_spawner.controller.status import Finding
@@ -36,6 +39,7 @@ SPACE = TeamSpace(
 SETTINGS = BucketSettings(enabled=True, endpoint="http://rgw.test", size="1Gi")
 WISH = make_wish(SPACE, "uid-of-namespace", SETTINGS, rotation="")
 KEY = Key(access="FLIGHT1", secret="not for logs")
+OLD_PLACE = Place(endpoint="http://old.test", name="spectrum-flight-1")
 OLD = Key(access="FLIGHT0", secret="void")
 GIB = 1024**3
 PEER = {"podSelector": {"matchLabels": {"app": "rook-ceph-rgw"}}}
@@ -80,7 +84,7 @@ def test_a_secret_holds_what_s3_clients_read() -> None:
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "name": "bucket",
+            "name": "spectrum-bucket",
             "namespace": "spectrum-flight",
             "labels": {
                 "app.kubernetes.io/managed-by": "spectrum",
@@ -92,6 +96,7 @@ def test_a_secret_holds_what_s3_clients_read() -> None:
                 "spectrum.dev/owner-team": "flight",
                 "spectrum.dev/owner-team-uid": "uid-1",
                 "spectrum.dev/bucket": WISH.name,
+                "spectrum.dev/endpoint": "http://rgw.test",
                 "spectrum.dev/keys-made-at": "2026-03-01T12:00:00Z",
                 "spectrum.dev/rotate-keys": "",
             },
@@ -126,6 +131,15 @@ def test_a_digest_tells_when_a_secret_was_altered_and_not_when_only_its_version_
     assert trim_secret(rewritten) == trim_secret(secret)
     other = make_secret(SPACE, WISH, OLD)
     assert trim_secret(other)["digest"] != trim_secret(secret)["digest"]
+
+
+@pytest.mark.parametrize("key", [KEY, None])
+def test_a_secret_says_where_its_bucket_is_and_without_one_the_status_does(key: Key | None) -> None:
+    before = {"name": "spectrum-flight-1", "endpoint": "http://old.test", "ready": True}
+    assert find_place(make_secret(SPACE, WISH, key), before) == WISH.place
+    assert find_place({"metadata": {}}, before) == OLD_PLACE
+    assert find_place(None, before) == OLD_PLACE
+    assert find_place(None, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -185,6 +199,7 @@ def test_what_is_in_the_way_is_told_with_its_remedy() -> None:
         finding.reason: finding.message
         for finding in (
             explain(Taken("Somebody else's."), WISH),
+            explain(Moved(OLD_PLACE, WISH.place), WISH),
             explain(Unreachable("GET http://rgw.test/admin/user: TimeoutError"), WISH),
             explain(Refused("GET /admin/user: 403 AccessDenied", "AccessDenied"), WISH),
             explain(RefusedByKubernetes("quota", status=403, reason="Forbidden"), WISH),
@@ -192,12 +207,16 @@ def test_what_is_in_the_way_is_told_with_its_remedy() -> None:
     }
     assert found == {
         "BucketTaken": "Somebody else's.",
+        "BucketMoved": "The team's bucket was http://old.test/spectrum-flight-1, and there is none "
+        f"at http://rgw.test/{WISH.name}, where it is to be now. What was there is left alone, "
+        "data and keys. Bring it back, or annotate the Team with "
+        "spectrum.dev/leave-bucket=http://old.test/spectrum-flight-1 to go on without it.",
         "BucketUnreachable": f"Bucket {WISH.name}: the object store does not answer: "
         "GET http://rgw.test/admin/user: TimeoutError.",
         "BucketRefused": f"The object store refuses what bucket {WISH.name} needs: "
         "GET /admin/user: 403 AccessDenied. "
         "The controller's user there needs the caps users=* and buckets=*.",
-        "SecretRefused": "Secret bucket could not be written: 403 Forbidden quota",
+        "SecretRefused": "Secret spectrum-bucket could not be written: 403 Forbidden quota",
     }
 
 

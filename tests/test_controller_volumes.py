@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from spectrum_spawner.controller.adoption import is_of_same_owner
+from spectrum_spawner.controller.datasets import Offer
 from spectrum_spawner.controller.objects import TeamSpace
 from spectrum_spawner.controller.purges import explain_refusal
 from spectrum_spawner.controller.status import Finding, make_storage_condition
@@ -138,13 +139,12 @@ def test_a_handle_is_that_of_one_team_and_one_directory_and_never_too_long() -> 
         handle_of(SPACE, IMAGENET),
         handle_of(replace(SPACE, namespace="spectrum-ops"), IMAGENET),
         handle_of(SPACE, replace(IMAGENET, path="/volumes/datasets/imagenet-2")),
-        handle_of(SPACE, replace(IMAGENET, size="200Gi")),
         handle_of(SPACE, IMAGENET, replace(CEPHFS, fs_name="other")),
         handle_of(replace(SPACE, namespace="n" * 63), replace(IMAGENET, name="d" * 63)),
     ]
     assert len(set(handles)) == len(handles)
     assert max(map(len, handles)) == LONGEST_HANDLE
-    assert handle_of(SPACE, replace(IMAGENET, title="Pictures")) == handles[0]
+    assert handle_of(SPACE, replace(IMAGENET, title="Pictures", size="200Gi")) == handles[0]
 
 
 def test_only_what_names_the_same_team_dataset_and_claim_is_ours() -> None:
@@ -261,12 +261,36 @@ def test_the_status_tells_what_servers_can_mount() -> None:
     share = VolumeClaim(
         name="share", namespace="spectrum-flight", uid="1", size="60Gi", capacity="50Gi"
     )
-    assert make_storage_status(wanted, share, [IMAGENET]) == {
+    assert make_storage_status(wanted, share, Offer(datasets=(IMAGENET,), withheld={})) == {
         "share": {"claim": "share", "size": "50Gi", "phase": "Pending", "prepared": False},
         "scratch": {"size": "20Gi", "storageClass": "rook-ceph-block"},
-        "datasets": [{"name": "imagenet", "title": "ImageNet", "claim": "dataset-imagenet"}],
+        "datasets": [
+            {
+                "name": "imagenet",
+                "title": "ImageNet",
+                "claim": "dataset-imagenet",
+                "size": "150Gi",
+            }
+        ],
     }
-    assert make_storage_status(StorageSettings(), None, []) == {}
+    assert make_storage_status(StorageSettings(), None, Offer(withheld={})) == {}
+
+
+def test_the_status_tells_without_what_servers_start_and_what_cannot_be_made() -> None:
+    unbound = Finding(reason="Pending", message="Dataset imagenet is not bound.")
+    assert make_storage_status(
+        StorageSettings(),
+        None,
+        Offer(withheld={"imagenet": unbound}),
+        why_no_share="share has no volume yet.",
+        missing_classes=["typo", "", "typo"],
+    ) == {
+        "withheld": [
+            {"kind": "share", "name": "", "why": "share has no volume yet."},
+            {"kind": "dataset", "name": "imagenet", "why": "Dataset imagenet is not bound."},
+        ],
+        "missingClasses": ["", "typo"],
+    }
 
 
 def test_only_what_is_offered_has_a_size() -> None:

@@ -35,6 +35,11 @@ ATTACH = 'Multi-Attach error for volume "pvc-1" '
             "Secret rook of its storage class does not exist",
         ),
         (
+            f"{MOUNT}code = InvalidArgument desc = failed to establish the connection: failed to "
+            "get user and key from node stage secrets: missing ID field 'userID' in secrets",
+            "the Secret by which nodes mount it has no key userID",
+        ),
+        (
             f"{ATTACH}Volume is already exclusively attached to one node and can't be attached to "
             "another",
             "it is still attached to another node",

@@ -9,7 +9,7 @@ from spectrum_spawner import form
 from spectrum_spawner.choice import OptionError
 from spectrum_spawner.inventory import GPUs, Inventory
 from spectrum_spawner.profiles import Image, Profile
-from spectrum_spawner.teams import Scratch, Team
+from spectrum_spawner.teams import Scratch, Team, Withheld
 
 GPU = "nvidia.com/gpu"
 A100 = "NVIDIA-A100-SXM4-80GB"
@@ -169,6 +169,19 @@ def test_the_context_says_everything_the_page_shows():
         "requests_url": REQUESTS,
         "filter_above": 12,
     }
+
+
+def test_a_team_says_without_what_its_servers_start():
+    share = Withheld(kind="share", why="share has no volume yet.")
+    coco = Withheld(kind="dataset", name="coco", why="Dataset coco is not bound.")
+    notices = [
+        make_context(teams=[make_team(withheld=withheld)])["teams"][0]["notice"]
+        for withheld in ((share,), (share, coco))
+    ]
+    assert notices == [
+        "The team volume is not ready: servers start without it.",
+        "The team volume and dataset “coco” are not ready: servers start without them.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from local import preflight
+from local import listeners, preflight
 from local.__main__ import make_parser
 from local.addons import make_corefile, make_storage_class
 from local.archive import write_binary_archive
@@ -390,7 +390,7 @@ def test_an_unknown_part_is_refused_in_one_line():
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
         "local/test: no part units; there are unit, chart, hub, faults, service, images, cluster, "
-        "storage, browser, keycloak, bench, life\n"
+        "storage, browser, outages, keycloak, bench, life\n"
     )
 
 
@@ -399,6 +399,12 @@ def test_a_free_port_is_none_that_an_outgoing_connection_may_take_meanwhile():
     ports = {find_free_port() for _ in range(50)}
     assert not ports & set(range(int(first), int(last) + 1))
     assert not ports & set(range(30000, 32768))  # Kubernetes gives these to Services
+
+
+def test_a_port_that_was_drawn_is_not_drawn_again_before_it_can_be_in_use(monkeypatch):
+    monkeypatch.setattr(listeners, "FREE_PORTS", range(12000, 12200))
+    ports = [find_free_port() for _ in range(listeners.RESERVED)]
+    assert len(set(ports)) == len(ports)
 
 
 # what is generated
@@ -630,7 +636,7 @@ def test_parts_run_the_cheapest_first_and_long_ones_only_when_asked_for():
     short = ["unit", "chart", "hub", "faults", "service", "images"]
     every_day = [*short, "cluster", "storage", "browser"]
     assert choose_parts([], long=False) == every_day
-    assert choose_parts([], long=True) == [*every_day, "keycloak", "bench", "life"]
+    assert choose_parts([], long=True) == [*every_day, "outages", "keycloak", "bench", "life"]
     assert choose_parts(["bench", "unit"], long=False) == ["unit", "bench"]
 
 

@@ -47,7 +47,8 @@ def make_event(reason: str, message: str = "", *, claim: str = "", at: str = "1"
 
 
 def make_mounting(*claims: dict[str, Any], pods: tuple[Pod, ...] = ()) -> Mounting:
-    mounting = Mounting([HOME, SHARE, DISK, DATASET], pods=pods)
+    mounts = [HOME, SHARE, DISK, DATASET]
+    mounting = Mounting(mounts, namespace="spectrum-flight", pods=pods)
     for claim in claims:
         mounting.note_claim(claim)
     return mounting
@@ -185,6 +186,46 @@ def test_a_disk_of_a_server_that_stops_is_waited_for() -> None:
         "your scratch disk “exp1” (claim scratch-1): it is in use by your server “two”, which is "
         "stopping"
     )
+
+
+def test_a_dataset_that_alone_is_in_the_way_is_not_waited_for_for_long() -> None:
+    mounting = make_mounting(make_claim("dataset-a"), make_claim("home-alice"))
+    gone = "rpc error: code = Internal desc = mount failed: No such file or directory"
+    failed = f'MountVolume.SetUp failed for volume "pv-dataset-a" : {gone}'
+    mounting.note_event(make_event("FailedMount", failed))
+    reason = "mount failed: No such file or directory"
+    assert mounting.find_unmountable(ON_NODE) == {"dataset-a": reason}
+    assert mounting.why_stuck(ON_NODE) == (
+        f"Dataset “a” (claim dataset-a) cannot be mounted: {reason}. Start your server again, and "
+        "for now it starts without that dataset. Ask a cluster administrator to look at it."
+    )
+    for other in (None, POD, replace(ON_NODE, phase="Running")):
+        assert mounting.find_unmountable(other) == {}
+
+
+@pytest.mark.parametrize("other", ["pv-home-alice", "pv-of-nobody-knows-what"])
+def test_a_dataset_is_waited_for_while_other_volumes_fail_as_well(other: str) -> None:
+    mounting = make_mounting(make_claim("dataset-a"), make_claim("home-alice"))
+    for volume in ("pv-dataset-a", other):
+        mounting.note_event(make_event("FailedMount", f'failed for volume "{volume}" : {SILENT}'))
+    assert mounting.find_unmountable(ON_NODE) == {}
+    assert mounting.why_stuck(ON_NODE) == ""
+
+
+def test_a_claim_that_was_made_of_a_class_that_does_not_exist_is_to_be_made_anew() -> None:
+    mounting = make_mounting(make_claim("home-alice", "Pending"), make_claim("share", "Pending"))
+    missing = 'storageclass.storage.k8s.io "typo" not found'
+    mounting.note_event(make_event("ProvisioningFailed", missing, claim="share"))
+    assert mounting.why_stuck(UNBOUND) == ""  # not the person's own: the team's is left out
+    mounting.note_event(make_event("ProvisioningFailed", missing, claim="home-alice"))
+    assert mounting.why_stuck(UNBOUND) == (
+        "Your home (claim home-alice) cannot be made: storage class “typo” does not exist. It "
+        "holds nothing yet: ask a cluster administrator to set its class right and to have it made "
+        "anew, by kubectl --namespace spectrum-flight annotate persistentvolumeclaim home-alice "
+        "spectrum.dev/purge=home-alice"
+    )
+    mounting.note_claim(make_claim("home-alice"))
+    assert mounting.why_stuck(UNBOUND) == ""
 
 
 def test_a_disk_that_something_else_holds_is_not_waited_for_for_long() -> None:

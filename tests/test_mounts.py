@@ -32,6 +32,11 @@ def test_a_server_mounts_what_its_team_has_and_its_owner_wants() -> None:
     ]
 
 
+def test_a_dataset_that_is_left_out_for_now_is_not_mounted() -> None:
+    mounts = mounts_of(RICH, home="home-alice", left_out={"dataset-imagenet": "it has moved"})
+    assert mounts == [HOME, SHARE, COCO]
+
+
 def test_without_a_group_there_is_nothing_to_share() -> None:
     assert mounts_of(replace(RICH, gid=None, datasets=()), home="home-alice") == [HOME]
 

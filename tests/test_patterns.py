@@ -23,10 +23,10 @@ HOSTILE = ["a" * 255, "/" * 255, "a/" * 127, "-" * 254 + "!", "ab" * 127 + "\n"]
 )
 def test_what_is_taken_answers_soon_for_the_worst_of_names(text: str) -> None:
     pattern = read_pattern(text)
-    began = time.perf_counter()
+    began = time.process_time()  # what else the machine does is no concern of this test
     for name in HOSTILE:
         pattern.fullmatch(name)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(

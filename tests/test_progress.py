@@ -170,20 +170,22 @@ NEWER = "create mountpoint for /home/jovyan/{name} mount: "
         (
             "team",
             f"{RUNC}{OLDER}not a directory: unknown",
-            "Your server cannot start: “team” in your home is no directory, and a volume is to be "
-            "mounted there. Ask a cluster administrator to rename it.",
+            "Your server cannot start: “team” in your home is a file, and a volume is to be "
+            "mounted there. Ask a cluster administrator to rename it, as Spectrum's "
+            "docs/storage.md tells under “A home that no server can mount”.",
         ),
         (
             "scratch",
             f"{RUNC}{NEWER}mkdirat /home/jovyan/scratch: not a directory",
-            "Your server cannot start: “scratch” in your home is no directory, and a volume is to "
-            "be mounted there. Start it without a scratch disk and rename it.",
+            "Your server cannot start: “scratch” in your home is a file, and a volume is to be "
+            "mounted there. Start it without a scratch disk and rename it.",
         ),
         (
             "datasets",
             f"{RUNC}{NEWER}mkdirat: disk quota exceeded",
             "Your server cannot start: no directory “datasets” can be made in your home, which is "
-            "full or read-only. Ask a cluster administrator to make room.",
+            "full or read-only. Ask a cluster administrator to make room, as Spectrum's "
+            "docs/storage.md tells under “A home that no server can mount”.",
         ),
         ("", 'exec: "spectrum-singleuser": not found', ""),
     ],

@@ -95,6 +95,6 @@ def test_volumes_belong_to_the_teams_group_where_there_is_one() -> None:
 
 def test_a_secret_called_bucket_reaches_servers_only_of_a_team_that_has_a_bucket() -> None:
     without = Team(name="ops", uid="u", display_name="Ops", groups=frozenset({"ops"}))
-    keys = {"secretRef": {"name": "bucket", "optional": True}}
+    keys = {"secretRef": {"name": "spectrum-bucket", "optional": True}}
     assert make_bucket_keys(without) == []
     assert make_bucket_keys(replace(without, bucket=Bucket(name="b", ready=True))) == [keys]

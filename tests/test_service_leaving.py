@@ -68,8 +68,13 @@ def test_the_warning_says_what_to_do() -> None:
     )
 
 
-def test_the_record_of_a_warning_says_when() -> None:
-    assert explanation(LEFT, "Operations", HOUR) == (
+def test_the_record_of_a_warning_says_when_and_what_somebody_who_left_still_has() -> None:
+    when = (
         "alice is no longer in team Operations: the server is stopped at 2026-01-31 13:00 UTC "
         "unless that changes."
+    )
+    assert explanation(LEFT, "Operations", HOUR, has_bucket=False) == when
+    assert explanation(LEFT, "Operations", HOUR, has_bucket=True) == (
+        f"{when} The keys of the team's bucket stay valid: ask a cluster administrator for new "
+        "ones."
     )

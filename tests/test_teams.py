@@ -2,7 +2,16 @@
 
 import pytest
 
-from spectrum_spawner.teams import Bucket, Dataset, Scratch, Share, Team, is_lead, teams_of
+from spectrum_spawner.teams import (
+    Bucket,
+    Dataset,
+    Scratch,
+    Share,
+    Team,
+    Withheld,
+    is_lead,
+    teams_of,
+)
 
 
 def make_object(name: str, spec: dict | None = None, status: dict | None = None) -> dict:
@@ -34,7 +43,11 @@ def test_a_prepared_team_is_read_whole() -> None:
         "storage": {
             "share": {"claim": "share", "size": "50Gi", "phase": "Bound", "prepared": True},
             "scratch": {"size": "20Gi", "storageClass": "rook-ceph-block"},
-            "datasets": [{"name": "digits", "title": "Digits", "claim": "dataset-digits"}],
+            "datasets": [
+                {"name": "digits", "title": "Digits", "claim": "dataset-digits", "size": "1Gi"}
+            ],
+            "withheld": [{"kind": "dataset", "name": "iris", "why": "It is not bound."}],
+            "missingClasses": ["typo"],
             "bucket": {"name": "flight", "endpoint": "http://rgw.rook-ceph.svc", "ready": True},
         },
         "usage": {"gpus": {"nvidia.com/gpu": {"used": 1, "hard": 2}, "amd.com/gpu": {"used": 0}}},
@@ -55,8 +68,10 @@ def test_a_prepared_team_is_read_whole() -> None:
         home_storage_class="fast",
         share=Share(claim="share", prepared=True),
         scratch=Scratch(size="20Gi", storage_class="rook-ceph-block"),
-        datasets=(Dataset(name="digits", title="Digits", claim="dataset-digits"),),
+        datasets=(Dataset(name="digits", title="Digits", claim="dataset-digits", size="1Gi"),),
         bucket=Bucket(name="flight", ready=True),
+        withheld=(Withheld(kind="dataset", name="iris", why="It is not bound."),),
+        missing_classes=frozenset({"typo"}),
         namespace="spectrum-flight",
         gid=100000,
         ready=True,

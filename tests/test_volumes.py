@@ -8,7 +8,7 @@ from spectrum_spawner import names
 from spectrum_spawner.figures import Figures, read_figures
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.storage import make_home_claim, make_scratch_claim
-from spectrum_spawner.teams import Bucket, Dataset, Team
+from spectrum_spawner.teams import Bucket, Dataset, Team, Withheld
 from spectrum_spawner.volumes import Volume, list_volumes
 
 ALICE = Owner(hub="spectrum", team="flight", user="alice", subject="idp|1")
@@ -39,7 +39,7 @@ def make_common(name: str, component: str, **marks: str) -> dict[str, Any]:
 
 
 def show(*claims: Any, team: Team = FLIGHT, **rest: Any) -> list[Volume]:
-    return list_volumes(team, ALICE, claims, **{"figures": {}, **rest})
+    return list_volumes(team, ALICE, claims, **{"figures": {}, "left_out": {}, **rest})
 
 
 def test_ones_own_comes_first_then_what_is_common() -> None:
@@ -162,6 +162,51 @@ def test_the_last_event_says_why_a_claim_waits() -> None:
     ]
     silent = "It cannot be made yet: Ceph does not answer."
     assert told == ["It is made when the first server uses it.", silent, silent]
+
+
+def make_flight(**parts: Any) -> Team:
+    return Team(name="flight", uid="u", display_name="F", groups=frozenset(), **parts)
+
+
+def tell(volume: Volume) -> tuple[str, str, str, str]:
+    return volume.kind, volume.title, volume.state, volume.message
+
+
+def test_what_servers_start_without_is_said() -> None:
+    team = make_flight(
+        withheld=(
+            Withheld(kind="share", why="share has no volume yet."),
+            Withheld(kind="dataset", name="coco", why="Dataset coco is not bound."),
+        )
+    )
+    coco = (
+        *("dataset", "coco", "pending"),
+        "It is not ready: Dataset coco is not bound. Servers start without it.",
+    )
+    share = make_common("share", names.COMPONENT_SHARE)
+    waiting = {**share, "status": {"phase": "Pending"}}
+    lost = {**share, "status": {"phase": "Lost"}}
+    told = [[tell(each) for each in show(*claims, team=team)] for claims in ([], [waiting], [lost])]
+    gone = "The disk behind it is gone: ask a cluster administrator."
+    assert told == [
+        [("share", "Team volume", state, f"{message} Servers start without it."), coco]
+        for state, message in (
+            ("pending", "It is not ready: share has no volume yet."),
+            ("pending", "It is being made."),
+            ("failed", gone),
+        )
+    ]
+
+
+def test_a_dataset_that_nodes_cannot_mount_is_said_and_has_the_size_of_the_values() -> None:
+    dataset = Dataset(name="coco", title="COCO", claim="dataset-coco", size="7Gi")
+    claim = make_common("dataset-coco", names.COMPONENT_DATASET)
+    team, why = make_flight(datasets=(dataset,)), "Ceph does not answer"
+    (found,) = show(claim, team=team, left_out={"dataset-coco": why})
+    message = "It could not be mounted: Ceph does not answer. Servers start without it."
+    assert tell(found) == ("dataset", "COCO", "failed", message)
+    (well,) = show(claim, team=team)
+    assert (well.state, well.size, well.wanted) == ("ready", "7Gi", "7Gi")
 
 
 def test_a_bucket_that_is_not_ready_waits() -> None:

@@ -129,7 +129,7 @@ async def test_a_view_reads_all_pages_and_then_follows_changes(
         ),
     ]
     view.start()
-    await view.wait(lambda: view.get("c"), timeout=5)
+    await view.wait(lambda: view.get("c"), timeout=30)
     assert view.synced
     assert view.items() == [("b", "Running"), ("c", "Pending")]
     assert server.requests == ["list", "list more", "watch 10"]
@@ -144,12 +144,12 @@ async def test_a_failed_first_list_leaves_the_view_unsynced_until_a_later_one_su
         listing("10", pod("a", "1")),
     ]
     view.start()
-    await view.wait(lambda: view.error, timeout=5)
+    await view.wait(lambda: view.error, timeout=30)
     assert not view.synced
     assert view.error == "500 InternalError etcd has no leader"
     assert view.stale_since is not None
-    await view.wait_synced(timeout=5)
-    await view.wait(lambda: not view.error, timeout=5)
+    await view.wait_synced(timeout=30)
+    await view.wait(lambda: not view.error, timeout=30)
     assert view.get("a") == "Running"
     assert view.stale_since is None
 
@@ -164,9 +164,9 @@ async def test_a_view_keeps_its_last_state_while_the_server_refuses_it(
         watching(event("MODIFIED", pod("a", "11", "Failed"))),
     ]
     view.start()
-    await view.wait(lambda: view.error, timeout=5)
+    await view.wait(lambda: view.error, timeout=30)
     assert (view.synced, view.get("a")) == (True, "Running")
-    await view.wait(lambda: view.get("a") == "Failed", timeout=5)
+    await view.wait(lambda: view.get("a") == "Failed", timeout=30)
     assert view.error == ""
     assert server.requests == ["list", *["watch 10"] * 5]
 
@@ -181,7 +181,7 @@ async def test_a_watch_that_is_cut_within_a_line_resumes_where_it_was(
         watching(event("MODIFIED", pod("a", "12", "Failed"))),
     ]
     view.start()
-    await view.wait(lambda: view.get("a") == "Failed", timeout=5)
+    await view.wait(lambda: view.get("a") == "Failed", timeout=30)
     assert server.requests == ["list", "watch 10", "watch 11"]
 
 
@@ -204,7 +204,7 @@ async def test_an_expired_version_costs_one_list_and_loses_no_change(
         listing("20", pod("b", "15", "Failed"), pod("c", "16")),
     ]
     view.start()
-    await view.wait(lambda: view.get("c"), timeout=5)
+    await view.wait(lambda: view.get("c"), timeout=30)
     await view.close()
     assert sorted(changes[2:]) == [
         ("a", "Running", None),
@@ -223,7 +223,7 @@ async def test_a_bookmark_moves_the_version_from_which_a_watch_resumes(
         watching(event("ADDED", pod("a", "100"))),
     ]
     view.start()
-    await view.wait(lambda: view.get("a"), timeout=5)
+    await view.wait(lambda: view.get("a"), timeout=30)
     assert server.requests == ["list", "watch 10", "watch 99"]
 
 
@@ -233,7 +233,7 @@ async def test_a_silent_watch_is_opened_again_from_the_same_version(
     monkeypatch.setattr(watch, "SILENCE", 0.1)
     server.script = [listing("10"), watching(), watching(event("ADDED", pod("a", "11")))]
     view.start()
-    await view.wait(lambda: view.get("a"), timeout=5)
+    await view.wait(lambda: view.get("a"), timeout=30)
     assert server.requests[:3] == ["list", "watch 10", "watch 10"]
     assert view.error == ""
 
@@ -243,7 +243,8 @@ async def test_many_waiters_of_one_object_wake_and_others_time_out(
 ) -> None:
     server.script = [listing("10"), watching(event("ADDED", pod("a", "11")))]
     waiting = [
-        asyncio.create_task(view.wait(lambda: view.get("a"), key="a", timeout=5)) for _ in range(50)
+        asyncio.create_task(view.wait(lambda: view.get("a"), key="a", timeout=30))
+        for _ in range(50)
     ]
     view.start()
     assert await asyncio.gather(*waiting) == ["Running"] * 50
@@ -253,7 +254,7 @@ async def test_many_waiters_of_one_object_wake_and_others_time_out(
 
 async def test_closing_a_view_cancels_whoever_waits(server: ApiServer, view: View[str]) -> None:
     view.start()
-    await view.wait_synced(timeout=5)
+    await view.wait_synced(timeout=30)
     waiting = asyncio.create_task(view.wait(lambda: view.get("a")))
     await asyncio.sleep(0)
     await view.close()
@@ -272,4 +273,4 @@ async def test_an_object_that_cannot_be_read_does_not_end_the_view(
         listing("20", pod("a", "15")),
     ]
     view.start()
-    await view.wait(lambda: view.get("a"), timeout=5)
+    await view.wait(lambda: view.get("a"), timeout=30)

@@ -9,6 +9,9 @@ c = get_config()  # noqa: F821 - traitlets puts it into the namespace
 # the hub for JupyterHub's default of 300 s.
 c.HubOAuth.cache_max_age = 10
 
+# A team's folder changes while it is listed.
+c.ServerApp.contents_manager_class = "spectrum_lab.contents.SharedContents"
+
 # SQLite does not belong on a network file system, and a server has to open notebooks whose home is
 # full: signatures of trusted notebooks with their key, and what collaboration keeps where it is
 # installed, ids of files and the documents' changes.

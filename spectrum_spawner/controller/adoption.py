@@ -4,16 +4,12 @@ import logging
 
 from spectrum_spawner import names
 from spectrum_spawner.controller.drift import mending_patch
-from spectrum_spawner.controller.ownership import annotation
+from spectrum_spawner.controller.ownership import Taken, annotation
 from spectrum_spawner.kube import AlreadyExists, Client, Object
 
 _OWNER = (names.ANNOTATION_HUB, names.ANNOTATION_TEAM, names.ANNOTATION_VOLUME)
 
 _log = logging.getLogger("spectrum.controller")
-
-
-class Taken(Exception):  # noqa: N818 - says what happened
-    """An object of that name belongs to somebody else, or nobody says whose it is."""
 
 
 async def create_or_adopt(client: Client, path: str, manifest: Object) -> Object:

@@ -15,6 +15,7 @@ from typing import Any
 
 from spectrum_spawner import names
 from spectrum_spawner.controller.objects import TeamSpace, make_metadata
+from spectrum_spawner.controller.ownership import Taken, annotation
 from spectrum_spawner.controller.rgw import UNLIMITED, Bucket, GatewayError, Key, Quota, Refused
 from spectrum_spawner.controller.status import Finding
 from spectrum_spawner.controller.storage_settings import BucketSettings
@@ -22,13 +23,37 @@ from spectrum_spawner.kube import Object
 from spectrum_spawner.quantities import quantity
 
 ANNOTATION_BUCKET = f"{names.API_GROUP}/bucket"  # name of the bucket that the Secret is about
+ANNOTATION_ENDPOINT = f"{names.API_GROUP}/endpoint"  # URL of the object store that has it
 ANNOTATION_KEYS_MADE = f"{names.API_GROUP}/keys-made-at"
+# On a Team: the address of its bucket of before, which it is to do without from now on.
+ANNOTATION_LEAVE = f"{names.API_GROUP}/leave-bucket"
 
 _MEBIBYTE, _GIBIBYTE = 1024**2, 1024**3
 
 
-class Taken(Exception):  # noqa: N818 - says what happened
-    """What has the name that we need is not ours, or is withheld from us; it is left alone."""
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a bucket is: the object store's URL, and its name there."""
+
+    endpoint: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.endpoint}/{self.name}"
+
+
+class Moved(Exception):  # noqa: N818 - says what happened
+    """A team's bucket is to be at another place than its data are: somebody has to decide.
+
+    That happens to a namespace that was made again, and to a release with another object store.
+    """
+
+    def __init__(self, old: Place, new: Place) -> None:
+        super().__init__(
+            f"The team's bucket was {old}, and there is none at {new}, where it is to be now. What "
+            "was there is left alone, data and keys."
+        )
+        self.old = old
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +68,8 @@ class BucketStatus:
 class Wish:
     """What a team is to have: the bucket `name` in the object store, marked as `owner`'s.
 
-    `rotation` is the text by which the Team asks for new keys, "" if it never did.
+    `rotation` is the text by which the Team asks for new keys, `leave` the address of a bucket
+    that it does without; both are "" if it never did.
     """
 
     enabled: bool
@@ -52,11 +78,21 @@ class Wish:
     endpoint: str
     region: str
     quota: Quota
-    rotation: str
+    rotation: str = ""
+    leave: str = ""
+
+    @property
+    def place(self) -> Place:
+        return Place(endpoint=self.endpoint, name=self.name)
 
 
 def make_wish(
-    space: TeamSpace, namespace_uid: str, settings: BucketSettings, *, rotation: str
+    space: TeamSpace,
+    namespace_uid: str,
+    settings: BucketSettings,
+    *,
+    rotation: str = "",
+    leave: str = "",
 ) -> Wish:
     """`settings` are those of this team."""
     return Wish(
@@ -67,6 +103,7 @@ def make_wish(
         region=settings.region,
         quota=Quota(size=int(quantity(settings.size)), objects=settings.objects or UNLIMITED),
         rotation=rotation,
+        leave=leave,
     )
 
 
@@ -85,6 +122,7 @@ def make_secret(space: TeamSpace, wish: Wish, key: Key | None, *, keys_made: str
     """
     metadata = make_metadata(space)
     metadata["annotations"][ANNOTATION_BUCKET] = wish.name
+    metadata["annotations"][ANNOTATION_ENDPOINT] = wish.endpoint
     if key is not None:
         metadata["annotations"][ANNOTATION_KEYS_MADE] = keys_made
         metadata["annotations"][names.ANNOTATION_ROTATE_KEYS] = wish.rotation
@@ -123,6 +161,19 @@ def read_key(secret: Object) -> Key | None:
     except (KeyError, ValueError):
         return None
     return Key(access=access, secret=hidden)
+
+
+def find_place(secret: Object | None, before: Mapping[str, Any]) -> Place | None:
+    """Where a team's bucket was when it was right last, None if it never was.
+
+    Its Secret knows, or else `before`, which is `status.storage.bucket` of its Team: a back-up may
+    bring back one without the other.
+    """
+    marks = (ANNOTATION_ENDPOINT, ANNOTATION_BUCKET)
+    endpoint, name = (annotation(secret, key) if secret else "" for key in marks)
+    if not name:
+        endpoint, name = before.get("endpoint", ""), before.get("name", "")
+    return Place(endpoint=endpoint, name=name) if name else None
 
 
 def find_usable(keys: tuple[Key, ...], held: Key | None = None) -> tuple[Key, ...]:
@@ -183,9 +234,15 @@ def _show(size: int) -> str:
 
 
 def explain(error: Exception, wish: Wish) -> Finding:
-    """What is to be said of a look that did not succeed: a Taken, GatewayError or KubeError."""
+    """What is to be said of a look that failed: by Taken, Moved, a GatewayError or a KubeError."""
     if isinstance(error, Taken):
         return Finding(reason="BucketTaken", message=str(error))
+    if isinstance(error, Moved):
+        remedy = (
+            f"Bring it back, or annotate the Team with {ANNOTATION_LEAVE}={error.old} to go on "
+            "without it."
+        )
+        return Finding(reason="BucketMoved", message=f"{error} {remedy}")
     if isinstance(error, Refused):
         why = _WHY.get(error.code, "")
         sentence = f"The object store refuses what bucket {wish.name} needs: {error}. {why}"

@@ -6,13 +6,16 @@ and the work is done behind, a few teams at a time.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from spectrum_spawner import names
 from spectrum_spawner.controller.bucket import (
+    ANNOTATION_LEAVE,
     BucketStatus,
-    Taken,
+    Moved,
+    Place,
     Wish,
     explain,
     make_owner,
@@ -23,8 +26,8 @@ from spectrum_spawner.controller.changes import find_annotator
 from spectrum_spawner.controller.cluster import Cluster
 from spectrum_spawner.controller.journal import Journal
 from spectrum_spawner.controller.objects import TeamSpace
-from spectrum_spawner.controller.ownership import annotation, is_of_team, is_to_be_purged
-from spectrum_spawner.controller.provision import Order, Provision, make_kept
+from spectrum_spawner.controller.ownership import Taken, annotation, is_of_team, is_to_be_purged
+from spectrum_spawner.controller.provision import Order, Provision
 from spectrum_spawner.controller.rgw import Gateway, GatewayError, Key, Refused
 from spectrum_spawner.controller.settings import Settings
 from spectrum_spawner.controller.status import Finding
@@ -84,8 +87,13 @@ class Buckets:
         storage = self._settings.storage.of_team(name, spec.get("storage") or {})
         if namespace is None:  # made a moment ago; its event brings us back
             return BucketStatus()
-        rotation = annotation(team, names.ANNOTATION_ROTATE_KEYS)
-        wish = make_wish(space, namespace["metadata"]["uid"], storage.bucket, rotation=rotation)
+        wish = make_wish(
+            space,
+            namespace["metadata"]["uid"],
+            storage.bucket,
+            rotation=annotation(team, names.ANNOTATION_ROTATE_KEYS),
+            leave=annotation(team, ANNOTATION_LEAVE),
+        )
         before = ((team.get("status") or {}).get("storage") or {}).get("bucket") or {}
         digest = self._digest(space.namespace)
         if not wish.enabled and not digest and not before:
@@ -93,8 +101,13 @@ class Buckets:
             return BucketStatus()
         known = self._known.get(name)
         if known is None or not self._holds(known, wish, digest):
-            writer = find_annotator(team, names.ANNOTATION_ROTATE_KEYS)
-            self._orders[name] = Order(space=space, wish=wish, before=before, writer=writer)
+            self._orders[name] = Order(
+                space=space,
+                wish=wish,
+                before=before,
+                writer=find_annotator(team, names.ANNOTATION_ROTATE_KEYS),
+                leaver=find_annotator(team, ANNOTATION_LEAVE),
+            )
             self._work.add(name)
         if known is not None and known.wish.enabled == wish.enabled:
             return known.status
@@ -102,39 +115,47 @@ class Buckets:
             return BucketStatus(status=before)
         pending = f"Bucket {wish.name} is being looked at."
         return BucketStatus(
-            status={**before, **make_kept(wish)},
-            finding=Finding(reason="BucketPending", message=pending),
+            status=_make_unready(before), finding=Finding(reason="BucketPending", message=pending)
         )
 
     async def on_absence(self, namespace: Object) -> None:
         """Look after the bucket of a namespace whose Team is gone: kept, or purged as asked.
 
-        A purge of the namespace takes the bucket with it. Raises a GatewayError or KubeError for
-        what is in the way.
+        A purge of the namespace takes the bucket with it. Raises a GatewayError, KubeError, Taken
+        or Moved for what is in the way.
         """
         place, uid = namespace["metadata"]["name"], namespace["metadata"]["uid"]
         team, hub = annotation(namespace, names.ANNOTATION_TEAM), self._settings.hub_namespace
         self._forget(team)
-        if not self._digest(place):
+        takes_all = is_to_be_purged(namespace)
+        if not takes_all and not self._digest(place):
             return
+        secret = await self._find_secret(place, team)
+        endpoint = self._settings.storage.bucket.endpoint
+        bucket = Place(endpoint=endpoint, name=names.bucket(team, uid))
+        asking = namespace
+        if not takes_all:
+            if secret is None or annotation(secret, names.ANNOTATION_PURGE) != bucket.name:
+                return
+            asking = secret
+        if secret is None and not endpoint:
+            return  # nothing says that there ever was one
+        owner = make_owner(hub, team, place, uid)
+        manager = find_annotator(asking, names.ANNOTATION_PURGE)
+        async with self._turn:
+            await self._provision.purge(
+                secret, team=team, place=bucket, owner=owner, manager=manager
+            )
+
+    async def _find_secret(self, namespace: str, team: str) -> Object | None:
+        """The Secret of a team's bucket as it stands now; one of somebody else's is none."""
+        path = item("v1", "secrets", names.BUCKET_SECRET, namespace=namespace)
         try:
-            path = item("v1", "secrets", names.BUCKET_SECRET, namespace=place)
             secret = await self._client.get(path)
         except NotFound:
-            return
-        name = names.bucket(team, uid)
-        is_asked = annotation(secret, names.ANNOTATION_PURGE) == name or is_to_be_purged(namespace)
-        if not is_asked or not is_of_team(secret, hub_namespace=hub, team=team):
-            return
-        if not self._settings.storage.bucket.endpoint:
-            _log.warning("bucket %s is not purged: the release names no object store", name)
-            return
-        owner = make_owner(hub, team, place, uid)
-        try:
-            async with self._turn:
-                await self._provision.purge(secret, team=team, name=name, owner=owner)
-        except Taken as error:
-            _log.warning("bucket %s is not purged: %s", name, error)
+            return None
+        is_ours = is_of_team(secret, hub_namespace=self._settings.hub_namespace, team=team)
+        return secret if is_ours else None
 
     def _holds(self, known: _Known, wish: Wish, digest: str) -> bool:
         """Whether a look would find what the last one found, or is going to be repeated anyway."""
@@ -156,9 +177,9 @@ class Buckets:
             async with self._turn:
                 act = provision.provide if order.wish.enabled else provision.withdraw
                 status, secret = await act(order)
-        except (GatewayError, KubeError, Taken) as error:
+        except (GatewayError, KubeError, Taken, Moved) as error:
             finding = explain(error, order.wish)
-            failed = BucketStatus(status={**order.before, **make_kept(order.wish)}, finding=finding)
+            failed = BucketStatus(status=_make_failed(order.before, error), finding=finding)
             self._note(order, digest, failed, at=None)
             raise
         digest = trim_secret(secret)["digest"] if secret is not None else ""
@@ -170,7 +191,9 @@ class Buckets:
             return  # something else is wanted meanwhile, or nothing any more
         before = self._known.get(name)
         self._known[name] = _Known(wish=order.wish, digest=digest, status=status, at=at)
-        if before is None or before.status != status:
+        # whoever asked since it was switched on or off was told that it is being looked at
+        told = None if before is None else (before.wish.enabled, before.status)
+        if told != (order.wish.enabled, status):
             self._on_change(name)
 
     def _forget(self, name: str) -> None:
@@ -191,3 +214,21 @@ class Buckets:
         except OSError as error:
             raise Refused(f"no key for the object store: {error}", "NoKey") from error
         return Key(access=access, secret=secret)
+
+
+def _make_failed(before: Mapping[str, Any], error: Exception) -> dict[str, Any] | None:
+    """`status.storage.bucket` after a look that did not succeed.
+
+    Of what is somebody else's there is nothing to say, since servers would be given its keys.
+    """
+    if isinstance(error, Taken):
+        return None
+    if isinstance(error, Moved):
+        old = {"name": error.old.name, "endpoint": error.old.endpoint}
+        return {**before, **old, "ready": False}
+    return _make_unready(before)
+
+
+def _make_unready(before: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The last place that was right is kept in mind, until there is another one."""
+    return {**before, "ready": False} if before else None

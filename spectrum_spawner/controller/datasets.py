@@ -1,19 +1,20 @@
 """Datasets of a team: pairs of volume and claim that only point at data which is not ours.
 
 So they are deleted when they are not wanted any more, once nobody mounts them; the data stay.
+Until then a pair that points elsewhere than it should by now is offered as it is.
 """
 
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from spectrum_spawner import names
-from spectrum_spawner.controller.adoption import Taken, create_or_adopt, is_of_same_owner
+from spectrum_spawner.controller.adoption import create_or_adopt, is_of_same_owner
 from spectrum_spawner.controller.cluster import CLAIMS, VOLUMES, Cluster
 from spectrum_spawner.controller.growth import name_some
 from spectrum_spawner.controller.mounts import find_mounts
 from spectrum_spawner.controller.objects import TeamSpace
-from spectrum_spawner.controller.ownership import annotation
+from spectrum_spawner.controller.ownership import Taken, annotation
 from spectrum_spawner.controller.shares import refusal
 from spectrum_spawner.controller.status import Finding
 from spectrum_spawner.controller.storage_settings import CephFSSettings, DatasetSettings
@@ -27,6 +28,18 @@ from spectrum_spawner.kube import Client, Object, Refused, collection, item
 _log = logging.getLogger("spectrum.controller")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """The datasets that servers of a team can mount, and why they cannot mount the others.
+
+    `withheld` is by the dataset's name; `findings` are all that there is to say.
+    """
+
+    datasets: tuple[DatasetSettings, ...] = ()
+    withheld: Mapping[str, Finding]
+    findings: tuple[Finding, ...] = ()
+
+
 class Datasets:
     """Makes and deletes the volumes and claims by which teams read datasets."""
 
@@ -35,19 +48,23 @@ class Datasets:
         self._cluster = cluster
         self._cephfs = cephfs
 
-    async def ensure(
-        self, space: TeamSpace, wanted: Sequence[DatasetSettings]
-    ) -> tuple[list[DatasetSettings], list[Finding]]:
-        """The datasets that servers of the team can mount, and what there is to say."""
-        there, findings = [], []
+    async def ensure(self, space: TeamSpace, wanted: Sequence[DatasetSettings]) -> Offer:
+        """Bring the pairs of a team up to date as far as servers do not stand in the way."""
+        look = _Look(self._client, space, self._cluster.claims_in(space.namespace))
+        there, withheld, findings = [], {}, []
         for dataset in wanted:
-            finding = await self._ensure_one(space, dataset)
+            finding = await self._ensure_one(look, dataset)
+            findings += [finding] if finding else []
+            claim = look.claims.get(names.dataset_claim(dataset.name))
+            if finding is None or finding.reason == "InUse":
+                finding = _why_unbound(dataset, claim)
+                findings += [finding] if finding else []
             if finding is None:
                 there.append(dataset)
             else:
-                findings.append(finding)
-        findings += await self._drop_others(space, {dataset.name for dataset in wanted})
-        return there, findings
+                withheld[dataset.name] = finding
+        findings += await self._drop_others(look, {dataset.name for dataset in wanted})
+        return Offer(datasets=tuple(there), withheld=withheld, findings=tuple(findings))
 
     async def drop_left(self, team: str) -> None:
         """Delete volumes of a team that is gone, where its namespace is gone as well."""
@@ -58,9 +75,11 @@ class Datasets:
             if is_left and _is_volume_in(volume, namespace):
                 await self._delete_volume(volume)
 
-    async def _ensure_one(self, space: TeamSpace, dataset: DatasetSettings) -> Finding | None:
+    async def _ensure_one(self, look: "_Look", dataset: DatasetSettings) -> Finding | None:
+        """What there is to say of its pair, beyond what the claim says itself."""
+        space = look.space
         pair = _Pair(
-            claim=self._find_claim(space, names.dataset_claim(dataset.name)),
+            claim=look.claims.get(names.dataset_claim(dataset.name)),
             volume=self._cluster.volumes.get(names.dataset_volume(space.namespace, dataset.name)),
         )
         volume = make_dataset_volume(space, dataset, self._cephfs)
@@ -69,8 +88,14 @@ class Datasets:
                 raise Taken(pair.claim.name)
             if pair.volume and not is_of_same_owner(pair.volume, volume):
                 raise Taken(pair.volume["metadata"]["name"])
-            if pair.is_ending or pair.is_other_than(volume):
-                return await self._end(space, dataset.name, pair)
+            if pair.is_ending:
+                return await self._end(look, dataset.name, pair)
+            if pair.is_other_than(volume):
+                if pods := await look.find_pods(pair.claim):
+                    return _say_in_use(
+                        f"Dataset {dataset.name} is offered as it was: it changes", pods
+                    )
+                return await self._end(look, dataset.name, pair)
             if pair.volume is None:
                 await create_or_adopt(self._client, collection(*VOLUMES), volume)
             else:
@@ -88,11 +113,12 @@ class Datasets:
             return refusal(error, f"Dataset {dataset.name} is not offered")
         return None
 
-    async def _drop_others(self, space: TeamSpace, wanted: Set[str]) -> list[Finding]:
+    async def _drop_others(self, look: "_Look", wanted: Set[str]) -> list[Finding]:
         """Delete what is left of datasets that the team is not to have any more."""
+        space = look.space
         claims = {
             claim.volume: claim
-            for claim in self._cluster.claims_in(space.namespace)
+            for claim in look.claims.values()
             if _is_claim_of(claim, space, claim.volume)
         }
         volumes = {
@@ -103,21 +129,16 @@ class Datasets:
         findings = []
         for dataset in sorted((claims.keys() | volumes.keys()) - wanted):
             pair = _Pair(claim=claims.get(dataset), volume=volumes.get(dataset))
-            findings.append(await self._end(space, dataset, pair))
+            findings.append(await self._end(look, dataset, pair))
         return findings
 
-    async def _end(self, space: TeamSpace, dataset: str, pair: "_Pair") -> Finding:
+    async def _end(self, look: "_Look", dataset: str, pair: "_Pair") -> Finding:
         """Delete a pair unless a pod mounts it; what comes then is up to the next look."""
         claim, volume = pair.claim, pair.volume
         if claim is not None and not claim.deleting:
-            mounts = await find_mounts(self._client, space.namespace)
-            if pods := mounts.get(claim.name):
-                sentence = (
-                    f"Dataset {dataset} is not offered as it was any more; {name_some(pods)} "
-                    "had it at the start and keeps it until the end."
-                )
-                return Finding(reason="InUse", message=sentence, is_problem=False, again=True)
-            _log.info("team %s: dataset %s: deleting %s", space.team, dataset, claim.name)
+            if pods := await look.find_pods(claim):
+                return _say_in_use(f"Dataset {dataset} is offered no more: it goes", pods)
+            _log.info("team %s: dataset %s: deleting %s", look.space.team, dataset, claim.name)
             path = item(*CLAIMS, claim.name, namespace=claim.namespace)
             await self._client.delete(path, uid=claim.uid)
         if volume is not None and not volume["metadata"].get("deletionTimestamp"):
@@ -143,9 +164,23 @@ class Datasets:
             },
         )
 
-    def _find_claim(self, space: TeamSpace, name: str) -> VolumeClaim | None:
-        claims = self._cluster.claims_in(space.namespace)
-        return next((claim for claim in claims if claim.name == name), None)
+
+class _Look:
+    """One look at a team: its claims by name, and which pods mount them, asked once if at all."""
+
+    def __init__(self, client: Client, space: TeamSpace, claims: Sequence[VolumeClaim]) -> None:
+        self.space = space
+        self.claims = {claim.name: claim for claim in claims}
+        self._client = client
+        self._mounts: Mapping[str, list[str]] | None = None
+
+    async def find_pods(self, claim: VolumeClaim | None) -> list[str]:
+        """The pods that mount a claim or are about to; of no claim there are none."""
+        if claim is None:
+            return []
+        if self._mounts is None:
+            self._mounts = await find_mounts(self._client, self.space.namespace)
+        return self._mounts.get(claim.name, [])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +206,19 @@ class _Pair:
             return False
         live, source = self.volume["spec"].get("csi") or {}, wanted["spec"]["csi"]
         return live.get("volumeHandle") != source["volumeHandle"]
+
+
+def _why_unbound(dataset: DatasetSettings, claim: VolumeClaim | None) -> Finding | None:
+    """Why servers would wait for a dataset; a claim that is not seen yet was made just now."""
+    if claim is not None and claim.phase == "Bound":
+        return None
+    sentence = f"Dataset {dataset.name} is not bound to its volume yet."
+    return Finding(reason="Pending", message=sentence)
+
+
+def _say_in_use(what: str, pods: list[str]) -> Finding:
+    sentence = f"{what} once no pod mounts it; now it is mounted by {name_some(pods)}."
+    return Finding(reason="InUse", message=sentence, is_problem=False, again=True)
 
 
 def _is_claim_of(claim: VolumeClaim, space: TeamSpace, dataset: str) -> bool:

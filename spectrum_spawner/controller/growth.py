@@ -66,7 +66,8 @@ def plan_growth(
         size = sizes.get(claim.component)
         if size is None or claim.deleting:
             continue
-        if claim.phase == "Lost":
+        # of a share it is said where it is offered
+        if claim.phase == "Lost" and claim.component != names.COMPONENT_SHARE:
             said.add("Lost", claim)
         if claim.phase != "Bound":
             continue

@@ -131,6 +131,18 @@ class Journal:
             actor=f"manager:{manager or 'unknown'}",
         )
 
+    def on_refused_space_purge(self, namespace: Object, why: str, *, manager: str | None) -> None:
+        """Report that a namespace stays although its annotation asks for its end."""
+        name, team = namespace["metadata"]["name"], annotation(namespace, names.ANNOTATION_TEAM)
+        digest = hashlib.sha256(why.encode()).hexdigest()[:20]
+        self._append(
+            team,
+            f"{namespace['metadata']['uid']}-unpurged-{digest}",
+            f"Namespace {name} of team {team} stays, and what is in it: its bucket cannot be "
+            f"deleted. {why}",
+            actor=f"manager:{manager or 'unknown'}",
+        )
+
     def on_purge(self, claim: VolumeClaim, *, manager: str | None) -> None:
         """Report that a claim is about to be deleted because it says so, by whoever made it."""
         what = " ".join(part for part in (claim.component, claim.volume) if part)

@@ -9,10 +9,13 @@ import logging
 
 from spectrum_spawner import names
 from spectrum_spawner.controller import ownership
+from spectrum_spawner.controller.bucket import Moved
 from spectrum_spawner.controller.buckets import Buckets
 from spectrum_spawner.controller.changes import find_annotator
 from spectrum_spawner.controller.cluster import NAMESPACES, Cluster
 from spectrum_spawner.controller.journal import Journal
+from spectrum_spawner.controller.ownership import Taken
+from spectrum_spawner.controller.rgw import GatewayError
 from spectrum_spawner.controller.settings import Settings
 from spectrum_spawner.kube import Client, NotFound, Object, item
 
@@ -35,12 +38,13 @@ class Orphans:
         self._journal = journal
         self._cluster = cluster
         self._settings = settings
+        self._said: set[tuple[str, str]] = set()  # uids of namespaces, and why they stayed
 
     async def keep_or_purge(self, team: str) -> None:
         """Look after all namespaces of a team whose Team object certainly does not exist.
 
-        Raises what is in the way of a purge, a KubeError or that of the object store: a namespace
-        stays until its bucket is gone, since only it knows of it.
+        Raises what is in the way of a purge, a KubeError or that of its bucket: a namespace stays
+        until its bucket is gone, since only it knows of it.
         """
         own = names.team_namespace(team, prefix=self._settings.prefix)
         found = {ns["metadata"]["name"] for ns in self._cluster.namespaces_of(team)} | {own}
@@ -52,11 +56,23 @@ class Orphans:
                 await self.mark(namespace)
                 await self._buckets.on_absence(namespace)
                 continue
-            await self._buckets.on_absence(namespace)
+            await self._purge_bucket(namespace)
             _log.warning("team %s is gone: purging namespace %s as annotated", team, name)
             manager = find_annotator(namespace, names.ANNOTATION_PURGE)
             self._journal.on_space_purge(namespace, manager=manager)
             await self._client.delete(item(*NAMESPACES, name), uid=namespace["metadata"]["uid"])
+
+    async def _purge_bucket(self, namespace: Object) -> None:
+        """Write down, once, what a namespace stays for although it is to go."""
+        try:
+            await self._buckets.on_absence(namespace)
+        except (GatewayError, Taken, Moved) as error:
+            reason = (namespace["metadata"]["uid"], str(error))
+            if reason not in self._said:
+                self._said.add(reason)
+                manager = find_annotator(namespace, names.ANNOTATION_PURGE)
+                self._journal.on_refused_space_purge(namespace, str(error), manager=manager)
+            raise
 
     async def mark(self, namespace: Object) -> None:
         """Mark once. A purge that was asked for before this moment was not about an orphan."""

@@ -10,6 +10,10 @@ from spectrum_spawner import names
 ANNOTATION_ADOPT = f"{names.API_GROUP}/adopt-orphan"
 
 
+class Taken(Exception):  # noqa: N818 - says what happened
+    """What has the name that we need is not ours, or is withheld from us; it is left alone."""
+
+
 class Claim(Enum):
     """What a Team may do with the namespace of its name."""
 

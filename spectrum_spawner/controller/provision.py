@@ -5,8 +5,10 @@ three promises: once a look is over, no key is valid but the one in the Secret; 
 not ours is touched; and nothing is deleted before that is written down.
 """
 
+import hashlib
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,9 +18,11 @@ from spectrum_spawner.audit import format_moment
 from spectrum_spawner.controller.bucket import (
     ANNOTATION_KEYS_MADE,
     BucketStatus,
-    Taken,
+    Moved,
+    Place,
     Wish,
     choose_quota,
+    find_place,
     find_usable,
     judge_quota,
     make_secret,
@@ -28,7 +32,7 @@ from spectrum_spawner.controller.changes import find_annotator
 from spectrum_spawner.controller.drift import mending_patch
 from spectrum_spawner.controller.journal import Journal
 from spectrum_spawner.controller.objects import TeamSpace
-from spectrum_spawner.controller.ownership import annotation, is_of_team
+from spectrum_spawner.controller.ownership import Taken, annotation, is_of_team
 from spectrum_spawner.controller.rgw import NO_BUCKETS, Bucket, Gateway, Key, Refused, User
 from spectrum_spawner.kube import Client, NotFound, Object, collection, item
 
@@ -37,17 +41,18 @@ _log = logging.getLogger("spectrum.controller")
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """One team's wish. `before` is `status.storage.bucket` of its Team; `writer` is the field
-    manager that asked for new keys, as far as that is known."""
+    """One team's wish. `before` is `status.storage.bucket` of its Team; `writer` and `leaver` are
+    the field managers that asked for new keys and to leave a bucket, as far as that is known."""
 
     space: TeamSpace
     wish: Wish
     before: Mapping[str, Any]
     writer: str | None
+    leaver: str | None
 
 
 class Provision:
-    """Carries out wishes. Raises GatewayError, KubeError or Taken for what is in the way.
+    """Carries out wishes. Raises GatewayError, KubeError, Taken or Moved for what is in the way.
 
     Each call returns what there is to say, and the Secret as it stands then.
     """
@@ -66,6 +71,7 @@ class Provision:
         user = await self._gateway.find_user(wish.name)
         is_new = user is None
         if user is None:
+            self._check_place(order, secret)
             user = await self._gateway.create_user(wish.name, wish.owner)
         _check_user(user, wish.owner)
         if user.suspended:
@@ -89,26 +95,39 @@ class Provision:
         wish = order.wish
         secret = await self._get_secret(order.space)
         if secret is not None and annotation(secret, names.ANNOTATION_PURGE) == wish.name:
-            await self.purge(secret, team=order.space.team, name=wish.name, owner=wish.owner)
-            return BucketStatus(), None
-        empty = make_secret(order.space, wish, None)
+            manager = find_annotator(secret, names.ANNOTATION_PURGE)
+            team, place = order.space.team, wish.place
+            with suppress(Moved):  # below it is said, unless that bucket is to be left anyway
+                await self.purge(secret, team=team, place=place, owner=wish.owner, manager=manager)
+                return BucketStatus(), None
         if secret is not None and secret.get("data"):
-            secret = await self._write(empty, secret)
+            secret = await self._write({**secret, "data": {}}, secret)
         user = await self._gateway.find_user(wish.name)
         if user is None:
+            self._check_place(order, secret)
             if secret is not None:
                 path = _path(order.space.namespace)
                 await self._client.delete(path, uid=secret["metadata"]["uid"])
             return BucketStatus(), None
         _check_user(user, wish.owner)
         await self._remove_keys(user, but=None)
-        return BucketStatus(status=make_kept(wish)), secret or await self._write(empty, None)
+        empty = make_secret(order.space, wish, None)
+        return BucketStatus(status=make_kept(wish)), await self._write(empty, secret)
 
-    async def purge(self, secret: Object, *, team: str, name: str, owner: str) -> None:
-        """Delete user, bucket and all that is in it, and then the Secret that said so."""
-        metadata = secret["metadata"]
+    async def purge(
+        self, secret: Object | None, *, team: str, place: Place, owner: str, manager: str | None
+    ) -> None:
+        """Delete user, bucket and all that is in it, and then the Secret that knew of it.
+
+        Without a Secret nothing says that there was a bucket: a user of somebody else's is none
+        of ours then.
+        """
+        name = place.name
         user = await self._gateway.find_user(name)
-        if user is not None:
+        old = find_place(secret, {})
+        if user is None and old not in (None, place):
+            raise Moved(old, place)
+        if user is not None and (secret is not None or user.display_name == owner):
             _check_user(user, owner)
             bucket = await self._gateway.find_bucket(name)
             if bucket is not None:
@@ -117,15 +136,33 @@ class Provision:
             self._journal.on_bucket(
                 team,
                 sentence,
-                id=f"{metadata['uid']}-purge",
-                manager=find_annotator(secret, names.ANNOTATION_PURGE),
+                id=f"{secret['metadata']['uid'] if secret else name}-purge",
+                manager=manager,
             )
             _log.warning("team %s: purging bucket %s", team, name)
             # nobody writes into what is being deleted
             await self._remove_keys(user, but=None)
             await self._gateway.purge_bucket(name)
             await self._gateway.remove_user(name)
-        await self._client.delete(_path(metadata["namespace"]), uid=metadata["uid"])
+        if secret is not None:
+            metadata = secret["metadata"]
+            await self._client.delete(_path(metadata["namespace"]), uid=metadata["uid"])
+
+    def _check_place(self, order: Order, secret: Object | None) -> None:
+        """Raises Moved before another bucket takes the place of one that was left on purpose."""
+        old, new = find_place(secret, order.before), order.wish.place
+        if old in (None, new):
+            return
+        if order.wish.leave != str(old):
+            raise Moved(old, new)
+        team = order.space.team
+        self._journal.on_bucket(
+            team,
+            f"Team {team} goes on without bucket {old}, as asked: its data and keys are left "
+            "there.",
+            id=f"{new.name}-leaves-{hashlib.sha256(str(old).encode()).hexdigest()[:20]}",
+            manager=order.leaver,
+        )
 
     async def _ensure_bucket(self, user: User) -> tuple[User, Bucket]:
         """The bucket of a user who may make no other one, and the user with a key at least."""

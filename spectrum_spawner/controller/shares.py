@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from spectrum_spawner import names
-from spectrum_spawner.controller.adoption import Taken, create_or_adopt
+from spectrum_spawner.controller.adoption import create_or_adopt
 from spectrum_spawner.controller.cluster import CLAIMS, Cluster
 from spectrum_spawner.controller.objects import TeamSpace
+from spectrum_spawner.controller.ownership import Taken
 from spectrum_spawner.controller.status import Finding
 from spectrum_spawner.controller.storage_settings import VolumeSettings
 from spectrum_spawner.controller.volumes import (
@@ -35,7 +36,7 @@ class Shares:
     async def ensure(
         self, space: TeamSpace, wanted: VolumeSettings, *, prepared_at: str
     ) -> VolumeClaim:
-        """The claim that servers are to mount; raises NoShare.
+        """The claim that servers are to mount; raises NoShare where that would keep them waiting.
 
         `prepared_at` is when a pod was made that has prepared the share, "" if none has. A pod
         that is older than the claim has prepared another one.
@@ -44,6 +45,8 @@ class Shares:
         if claim.deleting:
             sentence = f"{claim.name} is being deleted; it is made anew once it is gone."
             raise NoShare(Finding(reason="Pending", message=sentence))
+        if claim.phase != "Bound" and not self._waits_for_mount(claim):
+            raise NoShare(_say_unbound(claim))
         if claim.prepared or not prepared_at or prepared_at < claim.created:
             return claim
         await self._client.patch(
@@ -58,18 +61,16 @@ class Shares:
         return replace(claim, prepared=True)
 
     def judge(self, claim: VolumeClaim) -> Finding | None:
-        """What there is to say of a claim that has no volume yet."""
-        if claim.phase != "Pending":
+        """What there is to say of a claim that servers mount."""
+        if claim.phase == "Bound":
             return None
+        sentence = f"{claim.name} gets its volume when the first server mounts it."
+        return Finding(reason="Waiting", message=sentence, is_problem=False)
+
+    def _waits_for_mount(self, claim: VolumeClaim) -> bool:
+        """Whether it gets its volume from the first server that mounts it."""
         found = find_class(self._cluster.classes, claim.storage_class)
-        if found is not None and found.waits:
-            sentence = f"{claim.name} gets its volume when the first server mounts it."
-            return Finding(reason="Waiting", message=sentence, is_problem=False)
-        sentence = (
-            f"{claim.name} has no volume yet; why, `kubectl --namespace {claim.namespace} "
-            f"describe persistentvolumeclaim {claim.name}` may tell."
-        )
-        return Finding(reason="Pending", message=sentence)
+        return claim.phase == "Pending" and found is not None and found.waits
 
     def _find(self, space: TeamSpace) -> VolumeClaim | None:
         ours = [
@@ -112,6 +113,16 @@ def refusal(error: Refused, what: str) -> Finding:
     is_quota = error.status == 403 and "exceeded quota" in error.message
     reason = "QuotaExceeded" if is_quota else "Refused"
     return Finding(reason=reason, message=f"{what}: {error.message}.", again=not is_quota)
+
+
+def _say_unbound(claim: VolumeClaim) -> Finding:
+    if claim.phase == "Lost":
+        return Finding(reason="Lost", message=f"{claim.name} has lost the volume behind.")
+    sentence = (
+        f"{claim.name} has no volume yet; why, `kubectl --namespace {claim.namespace} "
+        f"describe persistentvolumeclaim {claim.name}` may tell."
+    )
+    return Finding(reason="Pending", message=sentence)
 
 
 def _preference(claim: VolumeClaim) -> tuple[bool, bool, str, str]:

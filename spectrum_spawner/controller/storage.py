@@ -6,14 +6,14 @@ from typing import Any
 
 from spectrum_spawner import names
 from spectrum_spawner.controller.cluster import CLAIMS, Cluster
-from spectrum_spawner.controller.datasets import Datasets
+from spectrum_spawner.controller.datasets import Datasets, Offer
 from spectrum_spawner.controller.growth import Step, judge_steps, plan_growth, room_of
 from spectrum_spawner.controller.journal import Journal
 from spectrum_spawner.controller.objects import TeamSpace
 from spectrum_spawner.controller.settings import Settings
 from spectrum_spawner.controller.shares import NoShare, Shares, missing_class, refusal
 from spectrum_spawner.controller.status import Finding
-from spectrum_spawner.controller.storage_settings import DatasetSettings, StorageSettings
+from spectrum_spawner.controller.storage_settings import StorageSettings, VolumeSettings
 from spectrum_spawner.controller.volumes import VolumeClaim, find_class
 from spectrum_spawner.kube import Client, Conflict, NotFound, Object, Refused, item
 
@@ -54,12 +54,24 @@ class Storage:
         """Bring the volumes of a team up to date; raises a KubeError if that is unknown."""
         spec = (team.get("spec") or {}).get("storage") or {}
         wanted = self._settings.of_team(space.team, spec)
-        share, findings = await self._ensure_share(space, wanted)
-        findings += await self._grow(space, wanted)
-        findings += self._find_missing_classes(wanted)
-        datasets, more = await self._datasets.ensure(space, wanted.datasets)
-        status = make_storage_status(wanted, share, datasets)
-        return Provided(status=status, findings=(*findings, *more))
+        share, about_share = await self._ensure_share(space, wanted)
+        grown = await self._grow(space, wanted)
+        missing = self._find_missing_classes(wanted)
+        offer = await self._datasets.ensure(space, wanted.datasets)
+        findings = [
+            *([about_share] if about_share else []),
+            *grown,
+            *(missing_class(volume.storage_class, what) for what, volume in missing.items()),
+            *offer.findings,
+        ]
+        status = make_storage_status(
+            wanted,
+            share,
+            offer,
+            why_no_share=about_share.message if about_share and share is None else "",
+            missing_classes={volume.storage_class for volume in missing.values()},
+        )
+        return Provided(status=status, findings=tuple(findings))
 
     async def drop_left(self, team: str) -> None:
         """Clear up after a team that is gone: no claim, and nothing that holds data."""
@@ -67,16 +79,16 @@ class Storage:
 
     async def _ensure_share(
         self, space: TeamSpace, wanted: StorageSettings
-    ) -> tuple[VolumeClaim | None, list[Finding]]:
+    ) -> tuple[VolumeClaim | None, Finding | None]:
+        """The share that servers can mount, and what there is to say of it."""
         if not wanted.share.enabled:
-            return None, []
+            return None, None
         at = self._prepared_at(space.namespace)
         try:
             claim = await self._shares.ensure(space, wanted.share, prepared_at=at)
         except NoShare as error:
-            return None, [error.finding]
-        finding = self._shares.judge(claim)
-        return claim, [finding] if finding else []
+            return None, error.finding
+        return claim, self._shares.judge(claim)
 
     async def _grow(self, space: TeamSpace, wanted: StorageSettings) -> list[Finding]:
         quota = self._cluster.find("ResourceQuota", names.QUOTA, namespace=space.namespace)
@@ -110,16 +122,16 @@ class Storage:
             },
         )
 
-    def _find_missing_classes(self, wanted: StorageSettings) -> list[Finding]:
-        """Classes that the hub will ask for; that of the share is known where it is made."""
+    def _find_missing_classes(self, wanted: StorageSettings) -> dict[str, VolumeSettings]:
+        """What the hub would make in vain; of the share it is known where that is made."""
         offered = {"each home": wanted.home}
         if wanted.scratch.enabled:
             offered["each scratch disk"] = wanted.scratch
-        return [
-            missing_class(volume.storage_class, what)
+        return {
+            what: volume
             for what, volume in offered.items()
             if find_class(self._cluster.classes, volume.storage_class) is None
-        ]
+        }
 
 
 def make_sizes(wanted: StorageSettings) -> dict[str, str]:
@@ -133,9 +145,18 @@ def make_sizes(wanted: StorageSettings) -> dict[str, str]:
 
 
 def make_storage_status(
-    wanted: StorageSettings, share: VolumeClaim | None, datasets: Iterable[DatasetSettings]
+    wanted: StorageSettings,
+    share: VolumeClaim | None,
+    offer: Offer,
+    *,
+    why_no_share: str = "",
+    missing_classes: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """`status.storage` of a Team: what its servers can mount; what they cannot is left out."""
+    """`status.storage` of a Team: what its servers can mount, and without what they start.
+
+    `missing_classes` are those that its next homes and scratch disks would ask for, "" being the
+    default one.
+    """
     status: dict[str, Any] = {}
     if share is not None:
         status["share"] = {
@@ -148,9 +169,23 @@ def make_storage_status(
         status["scratch"] = {"size": wanted.scratch.size}
         if wanted.scratch.storage_class:
             status["scratch"]["storageClass"] = wanted.scratch.storage_class
-    listed = [
-        {"name": d.name, "title": d.title, "claim": names.dataset_claim(d.name)} for d in datasets
+    if offer.datasets:
+        status["datasets"] = [
+            {
+                "name": dataset.name,
+                "title": dataset.title,
+                "claim": names.dataset_claim(dataset.name),
+                "size": dataset.size,
+            }
+            for dataset in offer.datasets
+        ]
+    withheld = [{"kind": "share", "name": "", "why": why_no_share}] if why_no_share else []
+    withheld += [
+        {"kind": "dataset", "name": name, "why": finding.message}
+        for name, finding in offer.withheld.items()
     ]
-    if listed:
-        status["datasets"] = listed
+    if withheld:
+        status["withheld"] = withheld
+    if missing := sorted(set(missing_classes)):
+        status["missingClasses"] = missing
     return status

@@ -158,8 +158,8 @@ def make_dataset_volume(
 ) -> Manifest:
     """The volume behind that claim: a directory that exists already, and outlives the volume.
 
-    Its handle is another one for whatever else the volume is to be, since a node takes two
-    volumes of one handle for the same, and a volume's source can never be changed.
+    Its handle is another one for whatever else it is to point at, since a node takes two volumes
+    of one handle for the same, and a volume's source can never be changed. The size is only told.
     """
     name = names.dataset_volume(space.namespace, dataset.name)
     csi: Manifest = {
@@ -176,7 +176,7 @@ def make_dataset_volume(
             "staticVolume": "true",
         },
     }
-    csi["volumeHandle"] = _make_handle(name, [csi, dataset.size])
+    csi["volumeHandle"] = _make_handle(name, csi)
     spec = {
         "accessModes": ["ReadOnlyMany"],
         "capacity": {"storage": dataset.size},
@@ -199,8 +199,8 @@ def make_dataset_volume(
     }
 
 
-def _make_handle(name: str, parts: list[Any]) -> str:
-    digest = hashlib.sha256(json.dumps([name, *parts], sort_keys=True).encode()).hexdigest()[:20]
+def _make_handle(name: str, source: Manifest) -> str:
+    digest = hashlib.sha256(json.dumps([name, source], sort_keys=True).encode()).hexdigest()[:20]
     return f"{name[: LONGEST_HANDLE - 1 - len(digest)]}-{digest}"
 
 

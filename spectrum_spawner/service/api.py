@@ -27,6 +27,7 @@ from spectrum_spawner.service.releases import (
     read_keys,
     release_many,
 )
+from spectrum_spawner.service.reporting import FromServer
 from spectrum_spawner.service.rights import Viewer
 from spectrum_spawner.service.stops import RELEASE, STOP, end_server
 from spectrum_spawner.service.telling import keep_report
@@ -228,23 +229,24 @@ class Audit(SignedIn):
         )
 
 
-class Report(SignedIn):
+class Report(FromServer):
     """What servers tell of themselves, each minute; the answer is what they have coming."""
-
-    is_for_servers = True
 
     async def prepare(self) -> None:
         try:
             await super().prepare()
         except Problem as problem:
-            if problem.status >= 500:
-                # whose word it was is not known, and it may have been that it works again
+            # a word that was not heard may have been that it works again
+            if problem.status == 429:
+                self.context.told.pop((self.server.user, self.server.name), None)
+            elif problem.status >= 500:
                 self.context.told.missed_at = self.context.now()
             raise
 
     async def post(self) -> None:
-        server = await keep_report(self.context, self.viewer, self.read_json())
-        self.write_json({"notices": gpus.list_own_notices(self.context, server)})
+        keep_report(self.context, self.server, self.read_json())
+        key = (self.server.user, self.server.name)
+        self.write_json({"notices": gpus.list_own_notices(self.context, key)})
 
 
 class Description(SignedIn):

@@ -27,7 +27,7 @@ from spectrum_spawner.service import (
     hour_pages,
     ingest,
     pages,
-    telling,
+    reporting,
     volumes,
 )
 from spectrum_spawner.service.background import Background
@@ -196,6 +196,7 @@ async def open_context(
             now=now,
         ),
     )
+    stack.push_async_callback(_write_figures, context)
     stack.push_async_callback(background.close)
     stack.push_async_callback(_keep_hours, context)
     notifier = Notifier(settings.webhook, partial(_make_event, context))
@@ -208,6 +209,14 @@ async def open_context(
     return context
 
 
+async def _write_figures(context: Context) -> None:
+    """What servers told since the last round, as the service ends."""
+    try:
+        await volumes.write_down(context)
+    except LedgerError as error:
+        _log.warning("figures of volumes are lost: %s", error)
+
+
 async def _make_rounds(context: Context, pause: float) -> None:
     """What the service does by itself, again and again."""
     await context.teams.wait_synced()
@@ -216,8 +225,9 @@ async def _make_rounds(context: Context, pause: float) -> None:
             approvals.finish,
             approvals.find_granted,
             departures.look,
+            volumes.write_down,
             volumes.forget_old,
-            telling.forget_ended,
+            reporting.forget_ended,
             budgets.look,
         ):
             try:

@@ -22,7 +22,9 @@ from spectrum_spawner.service.hub import Hub
 from spectrum_spawner.service.ledger import Ledger
 from spectrum_spawner.service.metering import Meter
 from spectrum_spawner.service.problem import Problem, quoted
+from spectrum_spawner.service.recent import Recent
 from spectrum_spawner.service.records import make_record
+from spectrum_spawner.service.reporters import Reporters
 from spectrum_spawner.service.rights import Viewer, may_see_team
 from spectrum_spawner.service.settings import Settings
 from spectrum_spawner.service.snapshot import Snapshot
@@ -41,7 +43,8 @@ class Context:
     `sign_in` says who is behind a cookie or token, `now` the time of all that is written down.
     Who holds `asking` asks for something; each request is counted before the next one is. Who
     holds `trying` tries a policy, one at a time. `told` is what each server last told of what
-    works in it. `table` are the rows of the board, `appeals` the last on each server, `releasing`
+    works in it. `reporters` are the servers that report, `figures` what they told and nobody wrote
+    down yet. `table` are the rows of the board, `appeals` the last on each server, `releasing`
     servers whose end was asked for with that of others, until the hub hears of it. `near_budgets`
     are budgets of GPU hours of which leads have heard this month.
     """
@@ -66,6 +69,8 @@ class Context:
     near_budgets: list[Budget] = field(default_factory=list)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     trying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reporters: Reporters = field(default_factory=Reporters)
+    figures: Recent = field(default_factory=Recent)
 
     @staticmethod
     def find_teams_path(hub_namespace: str) -> str:

@@ -25,16 +25,17 @@ async def look(context: Context) -> None:
     await context.snapshot.refresh()
     if context.snapshot.error or not _are_teams_known(context):
         return
+    teams = _teams(context)
     steps = leaving.decide(
         context.snapshot.people,
-        _teams(context),
+        teams,
         await context.ledger.list_departures(),
         now=context.now(),
         grace=_grace(context),
     )
     for departure in steps.warn:
-        team = context.title_of(departure.team)
-        text = leaving.explanation(departure, team, _grace(context))
+        title, has_bucket = context.title_of(departure.team), bool(teams[departure.team].bucket)
+        text = leaving.explanation(departure, title, _grace(context), has_bucket=has_bucket)
         await context.ledger.add_departure(departure, _record(context, departure, "notice", text))
     for departure in steps.back:
         text = f"{departure.user} is in the team again: the server stays."

@@ -19,7 +19,7 @@ from spectrum_spawner.service.troubles import Found
 
 NO_REPORT = Report()
 UNMEASURED = "What GPUs do is not measured here, so no server with a GPU ends as idle."
-LAST_WORD = timedelta(seconds=90)  # a server tells of itself each minute, and at once if it works
+LAST_WORD = timedelta(seconds=100)  # a server tells of itself each minute or so, and when it works
 _NAMES = {GPU: "GPUs", POWER: "power", CPU: "CPU"}
 
 

@@ -44,6 +44,8 @@ class Answering(RequestHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         problem = _to_problem(status_code, (kwargs.get("exc_info") or (None, None))[1])
         self.set_status(problem.status)
+        if problem.retry_after:
+            self.set_header("Retry-After", problem.retry_after)
         self.write_problem(problem)
         self.finish()
 
@@ -81,8 +83,7 @@ class SignedIn(HubOAuthenticated, Answering):
         self.hub_auth = context.sign_in
 
     async def prepare(self) -> None:
-        if len(self.request.body) > MAX_BODY:
-            raise Problem(f"That is more than {MAX_BODY} bytes: please shorten it.", status=413)
+        self.check_size()
         model = await self._identify()
         viewer = find_viewer(
             model,
@@ -101,6 +102,11 @@ class SignedIn(HubOAuthenticated, Answering):
             raise Problem(
                 "A server's own token may only read: sign in, and do it yourself.", status=403
             )
+
+    def check_size(self) -> None:
+        """Raise Problem for a body that is too long."""
+        if len(self.request.body) > MAX_BODY:
+            raise Problem(f"That is more than {MAX_BODY} bytes: please shorten it.", status=413)
 
     async def _identify(self) -> dict[str, Any]:
         """The hub's model of whoever asks; raises Problem."""

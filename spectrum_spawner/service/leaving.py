@@ -89,12 +89,17 @@ def warning(team: str) -> str:
     )
 
 
-def explanation(departure: Departure, team: str, grace: timedelta) -> str:
-    """What the record of the warning says."""
-    return (
+def explanation(departure: Departure, team: str, grace: timedelta, *, has_bucket: bool) -> str:
+    """What the record of the warning says, which leads read; `has_bucket` is of the team."""
+    sentence = (
         f"{departure.user} is no longer in team {team}: the server is stopped at "
         f"{show(departure.ends_at(grace))} unless that changes."
     )
+    if has_bucket:
+        sentence += (
+            " The keys of the team's bucket stay valid: ask a cluster administrator for new ones."
+        )
+    return sentence
 
 
 def _run_of(server: Server) -> Run:

@@ -76,18 +76,25 @@ def find_viewer(
             teams=frozenset(team.name for team in mine),
             leads=frozenset(team.name for team in known if is_lead(name, groups, team)),
         )
-    server = _find_only_server(scopes, servers)
-    if server is None or server.user != name:
+    key = find_server_of_token(model)
+    server = next((each for each in servers if (each.user, each.name) == key), None)
+    if server is None:
         return None
     of_server = frozenset({server.team}) & {team.name for team in mine}
     return Viewer(name=name, teams=of_server, server=(server.user, server.name))
 
 
-def _find_only_server(scopes: Iterable[str], servers: Iterable[Server]) -> Server | None:
-    """The server that a token is for; a default server's scope ends in a slash."""
+def find_server_of_token(model: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Owner and name of the one server whose own token it is; None for any other token.
+
+    `model` is the hub's answer to the token. A default server's scope ends in a slash.
+    """
+    scopes = frozenset(model["scopes"])
+    if model.get("kind", "user") != "user" or ACT_SCOPE in scopes:
+        return None
     named = {s.removeprefix(SERVER_SCOPE) for s in scopes if s.startswith(SERVER_SCOPE)}
-    found = [server for server in servers if f"{server.user}/{server.name}" in named]
-    return found[0] if len(named) == len(found) == 1 else None
+    owner, found = f"{model['name']}/", named.pop() if len(named) == 1 else ""
+    return (model["name"], found.removeprefix(owner)) if found.startswith(owner) else None
 
 
 def may_see_team(viewer: Viewer, team: str) -> bool:
@@ -128,11 +135,6 @@ def may_see_hours(viewer: Viewer, *, user: str, team: str) -> bool:
     if not viewer.may_act:
         return False
     return viewer.admin or user == viewer.name or team in viewer.leads
-
-
-def may_report(viewer: Viewer) -> bool:
-    """Only a server's own token, which speaks for that server."""
-    return viewer.server is not None
 
 
 def may_set_preferences(viewer: Viewer, team: str) -> bool:

@@ -45,7 +45,7 @@ require(["moment"], (moment) => {
     if (total !== null && total - used <= BLOCK) {
       return ["danger", "Full: nothing can be saved there until something is deleted."];
     }
-    if (files && files === volume.files_used) {
+    if (files && volume.files_used >= files) {
       return ["danger", "No room for another file: none can be made until some are deleted."];
     }
     if (total && used >= NEARLY_FULL * total) {

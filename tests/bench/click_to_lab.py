@@ -3,11 +3,12 @@
     local/test bench, or: python -m tests.bench.click_to_lab [--rounds N]
 
 Both run in the hub of one release on the local cluster, in turns of a few rounds: real kubelet,
-containerd, network policies and proxy; the same image, command, GPU, resources, home and
-namespace. Of the plain hub nothing but the spawner differs. A start lasts from the POST until
-the REST API calls the server ready, a stop from the DELETE until no pod holds the GPU any more.
+containerd, network policies and proxy; the same image, command, GPU, resources, namespace and
+volumes: home and share on CephFS, a scratch disk on RBD. Of the plain hub nothing but the spawner
+differs. A start lasts from the POST until the REST API calls the server ready, a stop from the
+DELETE until no pod holds the GPU any more.
 
-The figures are of a warm image and a home that exists, one server at a time, on a machine that
+The figures are of a warm image and volumes that exist, one server at a time, on a machine that
 also runs the whole cluster. Prints one JSON line for each round, and a table.
 """
 
@@ -26,7 +27,9 @@ from local.trial import URL, trial_release
 from tests.bench.spawn_lag import find_percentile
 from tests.cluster.people import Person
 
-USER, TEAM, PROFILE = "alice", "flight", "gpu-1"
+USER, TEAM = "alice", "flight"
+OPTIONS = {"team": TEAM, "profile": "gpu-1", "scratch": "bench"}
+VOLUMES = {"home", "share", "scratch"}
 TURN = 5  # rounds before the other spawner has its turn
 ASK = 0.02  # seconds between two questions
 BARS = {"start": 5.0, "stop": 4.0}  # seconds, for the 95th percentile
@@ -78,12 +81,18 @@ class Trial:
         self.times: dict[str, dict[str, list[float]]] = {}
 
     def warm_up(self) -> dict[str, Any]:
-        """One start and stop that does not count; returns the manifest of its pod."""
-        self._start({"team": TEAM, "profile": PROFILE})
-        pods = self._kubectl.get("-n", self._team_namespace, "pods")["items"]
-        self._stop()
-        (manifest,) = pods
-        return manifest
+        """Starts and stops that do not count, until one finds every volume as it is to be.
+
+        Returns the manifest of that one's pod.
+        """
+        for _ in range(5):
+            self._start(OPTIONS)
+            (manifest,) = self._kubectl.get("-n", self._team_namespace, "pods")["items"]
+            self._stop()
+            found = {one["name"] for one in manifest["spec"]["volumes"]}
+            if found >= VOLUMES and not manifest["spec"].get("initContainers"):
+                return manifest
+        raise SystemExit(f"a start does not find {', '.join(sorted(VOLUMES))}")
 
     @contextmanager
     def plain_config(self, settings: dict[str, Any]) -> Iterator[None]:
@@ -105,7 +114,7 @@ class Trial:
         plain = spawner == "KubeSpawner"
         self._patch_hub({"args": ["jupyterhub", "-f", PLAIN_CONFIG] if plain else None})
         # anything but nothing: with no options JupyterHub repeats those of the other spawner
-        options = {"any": "one"} if plain else {"team": TEAM, "profile": PROFILE}
+        options = {"any": "one"} if plain else OPTIONS
         times = self.times.setdefault(spawner, {"start": [], "stop": []})
         for number in numbers:
             times["start"].append(self._start(options))

@@ -22,7 +22,7 @@ from local.kubectl import Kubectl
 from local.progress import Progress
 from local.trial import trial_release
 from tests.cluster.waiting import wait_until
-from tests.storage.volumes import BLOCKS, FILES, Volumes
+from tests.storage.volumes import CLASSES, FILES, Volumes, volumes_of
 
 NAMESPACE = "spectrum-storage-bench"
 FILE_COUNT, FILE_BYTES = 10_000, 1024
@@ -101,15 +101,10 @@ def measure_class(volumes: Volumes, storage_class: str, rounds: int) -> dict[str
 
 
 def measure(kubectl: Kubectl, image: str, rounds: int) -> dict[str, dict[str, float]]:
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")  # of a run that was killed
-    kubectl("create", "namespace", NAMESPACE)
-    volumes = Volumes(kubectl, NAMESPACE, image)
-    try:
-        figures = {name: measure_class(volumes, name, rounds) for name in (FILES, BLOCKS)}
+    with volumes_of(kubectl, NAMESPACE, image) as volumes:
+        figures = {name: measure_class(volumes, name, rounds) for name in CLASSES}
         bare = [measure_start(volumes, {}) for _ in range(rounds)]
-        return {**figures, "no volume": {"later start": statistics.median(bare)}}
-    finally:
-        kubectl("delete", "namespace", NAMESPACE)
+    return {**figures, "no volume": {"later start": statistics.median(bare)}}
 
 
 def print_table(figures: Mapping[str, Mapping[str, float]]) -> None:

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from tests.browser.steps import READY
 
@@ -21,6 +22,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+expect.set_options(timeout=30_000)  # ms: a busy machine takes its time to draw a page
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,7 +33,8 @@ def pytest_runtest_makereport(item, call):
         FAILURES.mkdir(exist_ok=True)
         for number, page in enumerate(item.funcargs.get("pages", [])):
             name = re.sub(r"[^\w.-]+", "_", f"{item.name}-{number}")
-            page.screenshot(path=FAILURES / f"{name}.png")
+            with suppress(Error):  # the test's own failure is the one to read
+                page.screenshot(path=FAILURES / f"{name}.png")
     return report
 
 

@@ -223,7 +223,7 @@ def test_no_rule_has_a_wildcard_and_one_reaches_secrets_of_one_name(
     controller = ("ClusterRole", "spectrum-controller")
     assert reaching == [
         (*controller, [], ["create"]),
-        (*controller, ["bucket"], ["get", "list", "watch", "patch", "delete"]),
+        (*controller, ["spectrum-bucket"], ["get", "list", "watch", "patch", "delete"]),
     ]
 
 

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
+from local.addons import STORAGE_CLASS
 from spectrum_spawner.controller.storage_settings import StorageSettings
 from spectrum_spawner.controller.storage_values import StorageError, read_storage
 from tests.chart.helm import ACCEPTED, CHART, Helm, merge
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())["storage"]
+LOCAL = CHART.parent.parent / "local"
 DIGITS = {"path": "/volumes/datasets/digits", "size": "1Gi"}
 RGW = {"enabled": True, "endpoint": "http://rook-ceph-rgw-my-store.rook-ceph.svc"}
 
@@ -160,6 +162,18 @@ def test_a_dataset_that_a_later_file_makes_null_is_no_dataset(helm: Helm) -> Non
     environment = read_pod(helm, {"datasets": {"digits": None}})["containers"][0]["env"]
     (told,) = (entry["value"] for entry in environment if entry["name"] == "STORAGE")
     assert json.loads(told)["datasets"] == {}
+
+
+def test_the_demo_without_ceph_offers_volumes_of_the_one_class_that_is_there(helm: Helm) -> None:
+    demo, without_ceph = (
+        yaml.safe_load((LOCAL / name).read_text())["storage"]
+        for name in ("values.yaml", "values-no-ceph.yaml")
+    )
+    environment = read_pod(helm, merge(demo, without_ceph))["containers"][0]["env"]
+    (told,) = (json.loads(one["value"]) for one in environment if one["name"] == "STORAGE")
+    classes = {kind: told[kind]["storageClass"] for kind in ("home", "share", "scratch")}
+    assert classes == dict.fromkeys(classes, STORAGE_CLASS)
+    assert (told["bucket"]["enabled"], told["datasets"]) == (False, {})
 
 
 def test_the_gateways_administrator_is_read_from_the_secret_that_is_named(helm: Helm) -> None:

@@ -289,6 +289,50 @@ def test_where_nothing_says_which_sizes_a_release_has_any_will_do(
     release.upgrade(make_storage(home="1Gi", share="1Gi", scratch="1Gi"), "--dry-run=server")
 
 
+def test_a_gateway_stays_in_the_values_while_there_are_keys_to_it(release: Release) -> None:
+    gateway = {"endpoint": "http://rgw.test", "enabled": False}
+    release.upgrade(merge(FULL, {"storage": {"bucket": gateway}}))
+    bucket = {"name": "spectrum-ops-1", "endpoint": "http://rgw.test", "ready": False}
+
+    def set_status(**more: str) -> None:
+        status = json.dumps({"status": {"storage": {"bucket": {**bucket, **more}}}})
+        patch = ("patch", "team", "ops", "--type=merge", "--subresource=status", "--patch")
+        release.kubectl(*patch, status)
+
+    set_status(keysMade="2026-03-01T12:00:00Z")
+    with pytest.raises(HelmError) as refusal:
+        release.upgrade()
+    assert (
+        "storage.bucket.endpoint: bucket spectrum-ops-1 at http://rgw.test has keys, which would "
+        "stay valid; keep the endpoint, set enabled: false here and in the teams, and take it out "
+        "once no Team has status.storage.bucket.keysMade"
+    ) in str(refusal.value)
+    release.kubectl("delete", "team", "ops")
+    release.upgrade(merge(FULL, {"storage": {"bucket": gateway}}))
+    set_status()
+    release.upgrade()
+
+
+def test_the_notes_tell_when_the_secret_by_which_datasets_are_mounted_will_not_do(
+    release: Release,
+) -> None:
+    digits = {"digits": {"path": "/volumes/datasets/digits", "size": "1Gi"}}
+    secret = {"name": "node", "namespace": release.namespace}
+    values = merge(FULL, {"storage": {"datasets": digits, "cephfs": {"nodeSecret": secret}}})
+    sentence = (
+        f"Datasets cannot be mounted until Secret node in namespace {release.namespace} has userID "
+        "and userKey."
+    )
+    assert sentence in release.upgrade(values)
+    keys = ("--from-literal=adminID=a", "--from-literal=adminKey=b")
+    release.kubectl("create", "secret", "generic", "node", *keys)
+    assert sentence in release.upgrade(values)
+    right = json.dumps({"stringData": {"userID": "a", "userKey": "b"}})
+    release.kubectl("patch", "secret", "node", "--patch", right)
+    assert "Datasets cannot" not in release.upgrade(values)
+    assert "Datasets cannot" not in release.upgrade()
+
+
 def test_the_notes_name_what_storage_waits_for(release: Release) -> None:
     digits = {"path": "/volumes/datasets/digits", "size": "1Gi", "teams": ["ops", "later"]}
     bucket = {"enabled": True, "endpoint": "http://rgw.rook-ceph.svc", "secretName": "gateway"}
@@ -299,6 +343,34 @@ def test_the_notes_name_what_storage_waits_for(release: Release) -> None:
     assert "Buckets wait for the Secret gateway with AccessKey and SecretKey" in notes
     release.kubectl("create", "secret", "generic", "gateway", "--from-literal=AccessKey=a")
     assert "Buckets wait" not in release.upgrade(values)
+
+
+def test_the_notes_name_the_storage_classes_that_there_are_not(release: Release) -> None:
+    share = {"storage": {"share": {"storageClass": "fast"}}}
+    storage = {"home": {"storageClass": ""}, "scratch": {"enabled": False}}
+    values = merge(FULL, {"storage": storage, "teams": {"flight": share}})
+    notes = release.upgrade(values).splitlines()
+    told = [line for line in notes if "StorageClass" in line]
+    assert told == [
+        "There is no default StorageClass, and storage.home names none: no such volume is made "
+        "until storage.home.storageClass names one.",
+        *(
+            f"There is no StorageClass {name}, which {place} asks for: no such volume is made "
+            f"until it is there, or {place}.storageClass names another one."
+            for place, name in (
+                ("storage.share", "rook-cephfs"),
+                ("teams.flight.storage.share", "fast"),
+            )
+        ),
+    ]
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    for name, annotations in (("rook-cephfs", default), ("fast", {})):
+        metadata = {"name": name, "annotations": annotations}
+        kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}
+        made = {**kind, "metadata": metadata, "provisioner": "example.org/none"}
+        release.kubectl("create", "-f", "-", text=json.dumps(made))
+    assert "StorageClass" not in release.upgrade(values)
+    release.kubectl("delete", "storageclass", "rook-cephfs", "fast")
 
 
 def test_teams_outlive_an_uninstall_and_an_install_takes_them_up(release: Release) -> None:

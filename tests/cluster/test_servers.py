@@ -75,7 +75,7 @@ def test_a_full_quota_is_told_in_words_at_once_and_leaves_nothing(
     before = list_objects(release, "flight")
     begun = time.monotonic()
     status, sentence = alice.refuse(FLIGHT_GPU, "second")
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 5
     assert status == 409
     assert re.fullmatch(
         r"Team Flight has 2 of 2 GPUs in use \(you: gpu-2 since [0-9:]{5} UTC\)\. "

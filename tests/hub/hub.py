@@ -187,6 +187,10 @@ class Hub:
         body = {"user_options": self._setup.options if options is None else options}
         return await self.call("POST", _find_server(user, server), body)
 
+    def answer_after(self, seconds: float) -> None:
+        """Answer with 202 when a start takes longer than this; a hub by itself does after 10 s."""
+        self.app.tornado_application.settings["slow_spawn_timeout"] = seconds
+
     async def stop_server(self, user: str, server: str = "") -> Answer:
         """Ask for the end of a server: 204 when it is gone, 202 when that takes longer."""
         return await self.call("DELETE", _find_server(user, server))
@@ -293,6 +297,8 @@ def _make_config(directory: Path, port: int) -> Config:
     config.JupyterHub.cleanup_servers = False
     config.JupyterHub.allow_named_servers = True
     config.JupyterHub.log_level = "INFO"
+    # However long a busy machine takes, an answer tells how a start went.
+    config.JupyterHub.tornado_settings = {"slow_spawn_timeout": 60}
     config.JupyterHub.services = [TEST_SERVICE]
     config.JupyterHub.load_roles = [TEST_ROLE]
     config.SpectrumSpawner.audit_file = str(directory / "audit.sqlite")

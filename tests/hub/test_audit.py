@@ -141,12 +141,13 @@ async def test_a_start_that_failed_says_why(
 
 
 async def test_a_start_that_is_cancelled_was_stopped(
-    hub: Hub, tokens: dict[str, str], node: NodeStub, clock: Clock
+    hub: Hub, tokens: dict[str, str], node: NodeStub, cluster: Cluster, flight: Team
 ) -> None:
     node.play = find_no_room
-    with clock.hurry(10):
-        assert await start(hub, tokens["alice"]) == 202
-        await stop(hub, token=tokens["alice"])
+    hub.answer_after(0.1)
+    assert await start(hub, tokens["alice"]) == 202
+    await wait_until(lambda: cluster.find(flight.find_pod("alice")), within=10, what="the pod")
+    await stop(hub, token=tokens["alice"])
     assert tell(hub) == [STARTED, ("stop", "user:alice", "alice cancelled the start.")]
 
 

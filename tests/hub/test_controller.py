@@ -144,6 +144,7 @@ async def test_a_team_gets_everything_its_namespace_needs(teams: Teams) -> None:
                 "message": "There is no default StorageClass, and each home names none.",
             },
         ],
+        "storage": {"missingClasses": [""]},
         "usage": {"gpus": {GPU: {"used": 0, "hard": 2}, SLICE: {"used": 0, "hard": 0}}},
         "gpus": "0/2",
     }

@@ -6,6 +6,7 @@ the policy can be what refuses. All requests are dry runs.
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,14 @@ CEPHFS = CephFSSettings(
     secret_name="rook-csi-cephfs-node",
     secret_namespace="rook-ceph",
 )
+ATTRIBUTES = {
+    "clusterID": "rook-ceph",
+    "fsName": "myfs",
+    "rootPath": DATASET.path,
+    "staticVolume": "true",
+}
+# The chart's values by which the controller would be told the same.
+VALUES = {"storage": {"datasets": {"mnist": {"path": DATASET.path, "size": DATASET.size}}}}
 LEVEL = "pod-security.kubernetes.io/enforce"
 
 # Namespaces that there are. The empty one and the one with an earlier prefix hold nothing.
@@ -114,8 +123,23 @@ def make_binding(name: str = names.HUB_ROLE_BINDING, **changes: Any) -> Object:
 
 def make_volume(name: str = "fence-empty-dataset-mnist", **spec: Any) -> Object:
     volume = make_dataset_volume(make_space(EMPTY), DATASET, CEPHFS)
+    own = volume["metadata"]["name"]
+    source = volume["spec"]["csi"]
+    source["volumeHandle"] = source["volumeHandle"].replace(own, name)
     wanted = {key: value for key, value in {**volume["spec"], **spec}.items() if value is not None}
     return {**volume, "metadata": {**volume["metadata"], "name": name}, "spec": wanted}
+
+
+def make_source(**changes: Any) -> Object:
+    """The source of a volume as the controller makes it, with other keys or without some."""
+    source = {**make_volume()["spec"]["csi"], **changes}
+    return {key: value for key, value in source.items() if value is not None}
+
+
+def annotated(manifest: Object, annotations: dict[str, str]) -> Object:
+    metadata = manifest["metadata"]
+    both = {**metadata["annotations"], **annotations}
+    return {**manifest, "metadata": {**metadata, "annotations": both}}
 
 
 def claim_in(namespace: str, name: str = "dataset-mnist") -> Object:
@@ -156,7 +180,7 @@ async def prepare(plane: ControlPlane, directory: Path) -> Path:
         await create(admin, make_volume("foreign", claimRef=claim_in(HELD, "foreign")))
         await create(admin, make_secret("other"))
         await create(admin, {**make_binding("others"), "metadata": inside("others")})
-        install(plane, HUB, {})
+        install(plane, HUB, VALUES)
         await widen_rights(admin)
         kubeconfig = await write_kubeconfig(plane, admin, HUB, directory)
     await wait_until_in_force(kubeconfig, HUB, PREFIX)
@@ -222,14 +246,58 @@ SENTENCES = {
     "place": "the controller may touch namespaces of this hub's teams only",
     "name": "the controller may make namespaces of teams only, whose names begin with fence-",
     "level": "the controller may not weaken the pod security standard of a team's namespace",
-    "secret": "the controller may touch Secrets called bucket of type Opaque only",
+    "secret": "the controller may touch Secrets called spectrum-bucket of type Opaque only",
     "grant": "the controller may give the role fence-hub-in-team to the hub and "
     "fence-service-in-team to the service, and no role to anybody else",
     "grants": "the controller may delete no RoleBinding but those of the hub and the service",
     "volume": "the controller may make volumes of datasets only",
-    "source": "the controller may make volumes that driver rook-ceph.cephfs.csi.ceph.com mounts",
+    "source": "the controller may make volumes of the directories in storage.datasets only",
+    "end": "the controller may make volumes only whose data stay when they go",
+    "change": "the controller may not change what a volume mounts, for whom and how, nor have its",
     "volumes": "the controller may touch volumes of this hub's datasets only",
 }
+# What a thief would like a new volume to be, and makes of one that is there.
+SOURCES: dict[str, dict[str, Any]] = {
+    "another driver": {"driver": "x.example.org"},
+    "writing": {"readOnly": None},
+    "everybody's directories": {"volumeAttributes": {**ATTRIBUTES, "rootPath": "/"}},
+    "a directory beside it": {"volumeAttributes": {**ATTRIBUTES, "rootPath": "/volumes/mnist/.."}},
+    "another file system": {"volumeAttributes": {**ATTRIBUTES, "fsName": "other"}},
+    "another cluster": {"volumeAttributes": {**ATTRIBUTES, "clusterID": "other"}},
+    "its handle's directory": {"volumeAttributes": {**ATTRIBUTES, "staticVolume": "false"}},
+    "more attributes": {"volumeAttributes": {**ATTRIBUTES, "mounter": "fuse"}},
+    "no attributes": {"volumeAttributes": None},
+    "another Secret": {"nodeStageSecretRef": {"name": "admin", "namespace": "rook-ceph"}},
+    "a Secret elsewhere": {"nodeStageSecretRef": {"name": CEPHFS.secret_name, "namespace": HUB}},
+    "no Secret": {"nodeStageSecretRef": None},
+    **{
+        f"{ref}": {ref: {"name": "admin", "namespace": "rook-ceph"}}
+        for ref in (
+            *("nodePublishSecretRef", "nodeExpandSecretRef"),
+            *("controllerPublishSecretRef", "controllerExpandSecretRef"),
+        )
+    },
+    "somebody's handle": {"volumeHandle": "0001-0009-rook-ceph-0000000000000001-somebody"},
+    "a handle of another's volume": {"volumeHandle": f"fence-held-dataset-mnist-{'0' * 20}"},
+    "a handle without a digest": {"volumeHandle": "fence-empty-dataset-mnist"},
+}
+DELETION = {
+    "pv.kubernetes.io/provisioned-by": CEPHFS.driver,
+    "volume.kubernetes.io/provisioner-deletion-secret-name": "rook-csi-cephfs-provisioner",
+    "volume.kubernetes.io/provisioner-deletion-secret-namespace": "rook-ceph",
+}
+CHANGES: dict[str, dict[str, Any]] = {
+    "deleted with its data": {"spec": {"persistentVolumeReclaimPolicy": "Delete"}},
+    "mounted with options": {"spec": {"mountOptions": ["suid"]}},
+    "for another claim": {"spec": {"claimRef": {"name": "dataset-x"}}},
+    "for another team": {"spec": {"claimRef": {"namespace": "fence-empty"}}},
+    "for any claim": {"spec": {"claimRef": None}},
+    **{
+        f"with {key}": {"metadata": {"name": "fence-held-dataset-mnist", "annotations": {key: "x"}}}
+        for key in (*DELETION, "pv.kubernetes.io/migrated-to")
+    },
+}
+OF_HELD: dict[str, Any] = named("PersistentVolume", "fence-held-dataset-mnist")
 TOKEN = "kubernetes.io/service-account-token"
 OF_TOKEN = {"annotations": {"kubernetes.io/service-account.name": "default"}}
 ADMIN = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
@@ -245,7 +313,7 @@ def token_secret(name: str, namespace: str = HELD) -> Object:
 
 
 FORBIDDEN: dict[str, tuple[str, Object, str]] = {
-    "a token in kube-system": ("create", token_secret("bucket", "kube-system"), "place"),
+    "a token in kube-system": ("create", token_secret(names.BUCKET_SECRET, "kube-system"), "place"),
     "an account's keys": ("patch", named("ServiceAccount", "hub", HUB, **CHANGE), "place"),
     "a system namespace": ("create", make_marked("kube-more"), "name"),
     "a namespace of an earlier prefix": ("create", make_marked("earlier-new"), "name"),
@@ -278,12 +346,17 @@ FORBIDDEN: dict[str, tuple[str, Object, str]] = {
         "level",
     ),
     "a token in a team's namespace": ("create", token_secret("token"), "secret"),
-    "a token called bucket": ("create", token_secret("bucket", EMPTY), "secret"),
+    "a token called like the bucket's keys": (
+        "create",
+        token_secret(names.BUCKET_SECRET, EMPTY),
+        "secret",
+    ),
     "a Secret of another name": ("create", make_secret("x"), "secret"),
-    "a Secret of a name like it": ("create", make_secret("bucket-x"), "secret"),
+    "a Secret of a name that anybody may use": ("create", make_secret("bucket"), "secret"),
+    "a Secret of a name like it": ("create", make_secret("spectrum-bucket-x"), "secret"),
     "a Secret of any name": (
         "create",
-        {"kind": "Secret", "metadata": {"generateName": "bucket", "namespace": EMPTY}},
+        {"kind": "Secret", "metadata": {"generateName": "spectrum-bucket", "namespace": EMPTY}},
         "secret",
     ),
     "another Secret, changed": ("patch", make_secret("other", stringData={"a": "b"}), "secret"),
@@ -369,11 +442,21 @@ FORBIDDEN: dict[str, tuple[str, Object, str]] = {
         make_volume(csi={"driver": "x.example.org", "volumeHandle": "x", "readOnly": True}),
         "source",
     ),
-    "a volume to write to": (
+    **{
+        f"a volume with {what}": ("create", make_volume(csi=make_source(**change)), "source")
+        for what, change in SOURCES.items()
+    },
+    "a volume whose data go with it": (
         "create",
-        make_volume(csi={"driver": CEPHFS.driver, "volumeHandle": "x"}),
-        "source",
+        make_volume(persistentVolumeReclaimPolicy="Delete"),
+        "end",
     ),
+    "a volume that asks for its own end": ("create", annotated(make_volume(), DELETION), "end"),
+    "a volume with mount options": ("create", make_volume(mountOptions=["suid"]), "end"),
+    **{
+        f"a volume of a team, {what}": ("patch", {**OF_HELD, **change}, "change")
+        for what, change in CHANGES.items()
+    },
     "a foreign volume, marked": ("patch", named("PersistentVolume", "foreign", **MARK), "volumes"),
     "a volume named like ours, marked": (
         "patch",
@@ -411,7 +494,7 @@ async def test_nothing_is_altered_in_namespaces_of_others(thief: Client, verb: s
 
 
 async def test_a_refusal_names_the_place_and_says_why(thief: Client) -> None:
-    refusal = await read_refusal(thief, "create", token_secret("bucket", "kube-system"))
+    refusal = await read_refusal(thief, "create", token_secret(names.BUCKET_SECRET, "kube-system"))
     assert refusal.endswith(
         "the controller may touch namespaces of this hub's teams only, so that a stolen token of "
         "it opens no other; kube-system does not bear the annotation spectrum.dev/owner-hub: fence"
@@ -423,6 +506,12 @@ ALLOWED: dict[str, tuple[str, Object]] = {
     "a volume for it": (
         "create",
         make_volume("fence-new-dataset-mnist", claimRef=claim_in("fence-new")),
+    ),
+    "a volume whose name fills its handle": (
+        "create",
+        make_dataset_volume(
+            make_space("fence-" + 57 * "n"), replace(DATASET, name=55 * "d"), CEPHFS
+        ),
     ),
     **{
         f"{verb} {name}": (verb, named("Namespace", name, **CHANGE))

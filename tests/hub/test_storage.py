@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest_asyncio
@@ -76,6 +77,90 @@ async def test_claims_are_their_owners_and_outlive_servers_and_people(
     )
 
 
+async def wait_known(hub: Hub, **fields: Any) -> None:
+    """Until the hub knows the team with these fields."""
+    views = hub.find_spawner("alice").views
+
+    def is_known() -> bool:
+        team = views.teams.get("flight")
+        return team is not None and replace(team, **fields) == team
+
+    await wait_until(is_known, within=10, what=str(fields))
+
+
+async def test_what_servers_cannot_mount_is_left_out_and_said(
+    hub: Hub, flight: Team, cluster: Cluster, hub_namespace: str
+) -> None:
+    withheld = [
+        {"kind": "share", "name": "", "why": "share has no volume yet."},
+        {"kind": "dataset", "name": "imagenet", "why": "Dataset imagenet is not bound."},
+    ]
+    await offer_storage(
+        cluster, hub_namespace, "flight", share=None, datasets=None, withheld=withheld
+    )
+    await wait_known(hub, share=None, datasets=())
+    assert (await hub.start_server("alice", FLIGHT)).status == 201
+    spec = (await cluster.get(flight.find_pod("alice")))["spec"]
+    claims = [v["persistentVolumeClaim"]["claimName"] for v in spec["volumes"][:1]]
+    assert claims == [names.home_claim("alice")]
+    assert "initContainers" not in spec
+    told = [step["message"] async for step in hub.find_spawner("alice").progress()]
+    assert [sentence for sentence in told if "Starting without" in sentence] == [
+        "Starting without the team volume, which is not ready: share has no volume yet.",
+        "Starting without dataset “imagenet”, which is not ready: Dataset imagenet is not bound.",
+    ]
+
+
+async def test_nothing_is_made_of_a_class_that_does_not_exist_and_what_there_is_is_used(
+    hub: Hub, flight: Team, cluster: Cluster, hub_namespace: str
+) -> None:
+    async def lack(*classes: str) -> None:
+        await offer_storage(cluster, hub_namespace, "flight", missingClasses=list(classes))
+        await wait_known(hub, missing_classes=frozenset(classes))
+
+    await lack("", "rook-ceph-block")
+    answer = await hub.start_server("alice", FLIGHT)
+    assert (answer.status, answer.message) == (
+        409,
+        "Your home cannot be made: the cluster has no default storage class. Ask a cluster "
+        "administrator to set storage.home.storageClass right, in the release's values or in the "
+        "Team.",
+    )
+    assert await list_claims(cluster, flight) == {}
+    await lack("rook-ceph-block")
+    answer = await hub.start_server("alice", EXP1)
+    assert (answer.status, answer.message) == (
+        409,
+        "Your scratch disk “exp1” cannot be made: storage class “rook-ceph-block” does not exist. "
+        "Start your server without a scratch disk, and ask a cluster administrator to set "
+        "storage.scratch.storageClass right, in the release's values or in the Team.",
+    )
+    assert (await list_claims(cluster, flight), hub.failures) == ({}, 0)
+    await lack()
+    assert (await hub.start_server("alice", EXP1)).status == 201
+    await stop(hub)
+    await lack("", "rook-ceph-block")
+    assert (await hub.start_server("alice", EXP1)).status == 201
+
+
+async def test_a_disk_of_somebody_else_is_not_said_to_be_ones_own(
+    hub: Hub, flight: Team, cluster: Cluster
+) -> None:
+    assert (await hub.start_server("bob", FLIGHT)).status == 201
+    pod = await cluster.get(flight.find_pod("bob"))
+    metadata = {
+        "name": "jupyter-dave",
+        **{k: pod["metadata"][k] for k in ("labels", "annotations")},
+    }
+    metadata["annotations"] |= {names.ANNOTATION_USER: "dave"}
+    disk = {"name": "scratch", "persistentVolumeClaim": {"claimName": DISK}}
+    spec = {**pod["spec"], "nodeName": None, "volumes": [*pod["spec"]["volumes"], disk]}
+    await cluster.create(flight.pods, {"metadata": metadata, "spec": spec})
+    view = hub.find_spawner("alice").views.pods(flight.namespace)
+    await wait_until(lambda: view.get("jupyter-dave"), within=10, what="dave's server")
+    assert (await hub.start_server("alice", EXP1)).status == 201
+
+
 async def test_with_all_claims_there_a_start_asks_once_for_them(
     hub: Hub, flight: Team, fault_proxy: FaultProxy
 ) -> None:
@@ -120,8 +205,6 @@ async def hold_disks(node: NodeStub, pod: dict[str, Any]) -> None:
 async def test_of_two_servers_that_start_at_once_with_a_disk_one_is_refused(
     hub: Hub, flight: Team, cluster: Cluster, node: NodeStub, fault_proxy: FaultProxy
 ) -> None:
-    # both answers are waited for, however long a busy machine takes
-    hub.app.tornado_application.settings["slow_spawn_timeout"] = 60
     assert (await hub.start_server("alice", FLIGHT)).status == 201  # the home is there
     await stop(hub)
     node.play = hold_disks

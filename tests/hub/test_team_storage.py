@@ -127,7 +127,14 @@ async def test_the_status_holds_where_the_storage_is(cluster: Cluster, teams: st
     storage = {
         "share": {"claim": "share", "size": "50Gi", "phase": "Bound", "prepared": True},
         "scratch": {"size": "20Gi", "storageClass": "rook-ceph-block"},
-        "datasets": [{"name": "digits", "title": "Digits", "claim": "dataset-digits"}],
+        "datasets": [
+            {"name": "digits", "title": "Digits", "claim": "dataset-digits", "size": "1Gi"}
+        ],
+        "withheld": [
+            {"kind": "share", "name": "", "why": "share has no volume yet."},
+            {"kind": "dataset", "name": "iris", "why": "Dataset iris is not bound."},
+        ],
+        "missingClasses": ["", "typo"],
         "bucket": {
             "name": "spectrum-flight",
             "endpoint": "http://rgw.rook-ceph.svc",

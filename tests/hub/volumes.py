@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from spectrum_spawner import names
 from tests.hub.cluster import Cluster, find_pods, find_teams
 from tests.hub.node import NodeStub
 from tests.hub.team import Team
@@ -13,10 +14,13 @@ STORAGE = {
 }
 
 
-async def offer_storage(cluster: Cluster, hub_namespace: str, team: str) -> None:
-    """Offer a team all of STORAGE, as its controller does by the Team's status."""
+async def offer_storage(cluster: Cluster, hub_namespace: str, team: str, **changes: Any) -> None:
+    """Offer a team all of STORAGE but for `changes`, as its controller does by the Team's status.
+
+    What is None there is not offered.
+    """
     path = f"{find_teams(hub_namespace)}/{team}/status"
-    await cluster.patch(path, {"status": {"storage": STORAGE}})
+    await cluster.patch(path, {"status": {"storage": {**STORAGE, **changes}}})
 
 
 def find_claims(team: Team) -> str:
@@ -31,15 +35,28 @@ async def list_claims(cluster: Cluster, team: Team) -> dict[str, dict[str, Any]]
 
 async def create_share(cluster: Cluster, team: Team, *, volume: str = "") -> None:
     """The claim of STORAGE's share, bound to a volume or ("") not yet."""
+    await _create_common(cluster, team, "share", names.COMPONENT_SHARE, volume)
+
+
+async def create_dataset(cluster: Cluster, team: Team, *, volume: str) -> None:
+    """The claim of STORAGE's dataset, bound to a volume."""
+    await _create_common(cluster, team, "dataset-imagenet", names.COMPONENT_DATASET, volume)
+
+
+async def _create_common(
+    cluster: Cluster, team: Team, name: str, component: str, volume: str
+) -> None:
+    labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_COMPONENT: component}
     spec = {
         "accessModes": ["ReadWriteMany"],
         "resources": {"requests": {"storage": "50Gi"}},
         "storageClassName": "rook-cephfs",
         "volumeName": volume,
     }
-    await cluster.create(find_claims(team), {"metadata": {"name": "share"}, "spec": spec})
+    manifest = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+    await cluster.create(find_claims(team), manifest)
     if volume:
-        path = f"{find_claims(team)}/share/status"
+        path = f"{find_claims(team)}/{name}/status"
         await cluster.patch(path, {"status": {"phase": "Bound"}})
 
 

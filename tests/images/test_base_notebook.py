@@ -1,12 +1,15 @@
 """The server's image: what it may do, how it starts, what it leaves alone."""
 
+import itertools
 import json
 import os
 import signal
 import struct
+import threading
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -66,6 +69,40 @@ def test_no_secret_and_no_setting_of_the_building_machine_is_in_the_image(
     }
     for left in ("etc/pip.conf", "run/build-ca.crt"):
         assert not (root.path / left).exists() or (root.path / left).stat().st_size == 0
+
+
+@contextmanager
+def changing(folder: Path) -> Iterator[None]:
+    """Within this context files come and vanish in a folder, as when others work in it."""
+    ended = threading.Event()
+
+    def change() -> None:
+        for number in itertools.cycle(range(7)):
+            if ended.is_set():
+                return
+            (folder / f"{number}.txt").touch()
+            (folder / f"{number}.txt").unlink()
+
+    changes = threading.Thread(target=change)
+    changes.start()
+    yield
+    ended.set()
+    changes.join()
+
+
+def test_a_folder_is_listed_though_files_vanish_from_it(
+    root: RootFilesystem, home: Path, hub: Hub
+) -> None:
+    folder = home / "team"
+    folder.mkdir()
+    (folder / "plan.ipynb").touch()
+    with running_server(root, home=home, hub_port=hub.server_port) as server, changing(folder):
+        for _ in range(200):
+            answer = server.get("api/contents/team?content=1")
+            assert answer.status == 200, answer
+            names = [entry["name"] for entry in json.loads(answer.text)["content"]]
+            assert "plan.ipynb" in names
+        assert server.get("api/contents/nowhere?content=1").status == 404
 
 
 def test_the_server_answers_as_a_jupyterhub_server(

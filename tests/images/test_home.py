@@ -1,10 +1,18 @@
 """What a start puts into a person's home, without an image."""
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
-from spectrum_lab.home import add_examples, add_profile, make_refuge, takes_files
+from spectrum_lab.home import (
+    add_examples,
+    add_profile,
+    make_refuge,
+    protect_keys,
+    takes_files,
+)
 from spectrum_lab.server import extend_library_path
 
 
@@ -84,6 +92,62 @@ def test_a_home_that_takes_none_is_reported(
 ) -> None:
     assert takes_files(tmp_path / "gone") is False
     assert "gone takes no files: " in caplog.text
+
+
+PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n"
+MODES = {
+    # a private key must be its owner's alone, settings may be read by others
+    "id_ed25519": (PRIVATE, 0o660, 0o600),
+    "work.pem": ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n", 0o664, 0o600),
+    "deploy": ("-----BEGIN PRIVATE KEY-----\nMIIE\n", 0o440, 0o400),
+    "config": ("Host *\n", 0o664, 0o644),
+    "id_ed25519.pub": ("ssh-ed25519 AAAA\n", 0o664, 0o664),
+    "known_hosts": ("example.org ssh-ed25519 AAAA\n", 0o664, 0o664),
+    "notes.txt": (f"My key is\n{PRIVATE}", 0o664, 0o664),
+    "kept": (PRIVATE, 0o600, 0o600),
+}
+
+
+def test_keys_that_ssh_would_refuse_are_their_owners_alone_again(home: Path) -> None:
+    folder = home / ".ssh"
+    folder.mkdir()
+    for name, (text, before, _) in MODES.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(before)
+    (folder / "archive").mkdir()
+    os.mkfifo(folder / "agent", 0o660)  # nobody is there who would write
+    protect_keys(home)
+    found = {name: stat.S_IMODE((folder / name).stat().st_mode) for name in MODES}
+    assert found == {name: after for name, (_, _, after) in MODES.items()}
+
+
+@pytest.mark.parametrize("kind", ["nothing", "file", "broken link"])
+def test_a_home_without_keys_is_no_matter(
+    home: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if kind == "file":
+        (home / ".ssh").write_text("mine")
+    elif kind == "broken link":
+        (home / ".ssh").symlink_to("nowhere")
+    protect_keys(home)
+    assert caplog.text == ""
+
+
+def test_keys_that_cannot_be_changed_are_left_as_they_are(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (home / ".ssh").mkdir()
+    key = home / ".ssh" / "id_rsa"
+    key.write_text(PRIVATE)
+    key.chmod(0o660)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    monkeypatch.setattr(Path, "chmod", refuse)
+    protect_keys(home)
+    assert (stat.S_IMODE(key.stat().st_mode), caplog.text) == (0o660, "")
 
 
 def test_a_home_gets_the_profile_that_kernels_need(home: Path) -> None:

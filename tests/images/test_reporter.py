@@ -3,6 +3,8 @@
 import asyncio
 import json
 import logging
+import threading
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +14,7 @@ import pytest_asyncio
 from spectrum_lab import reporter as reporter_module
 from spectrum_lab import volumes
 from spectrum_lab.activity import Sample, Watch
-from spectrum_lab.reporter import Reporter
+from spectrum_lab.reporter import Reporter, spread
 from spectrum_lab.service import Service
 from spectrum_lab.volumes import Figures, Probe, Volume
 
@@ -27,19 +29,26 @@ WARNING = "Your home (/home/jovyan) is 90 % full: 1 GiB of 10 GiB are free."
 
 
 class Listener:
-    """What takes reports: it keeps them, or closes the connection while it is `away`."""
+    """What takes reports: it keeps them, or closes the connection while it is `away`.
+
+    While it is `busy` it asks for a pause of as many seconds.
+    """
 
     def __init__(self) -> None:
         self.reports: list[tuple[str, str, Any]] = []
         self.asked = 0
         self.away = False
+        self.busy = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.asked += 1
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         fields = dict(line.lower().split(": ", 1) for line in head.splitlines()[1:] if line)
         body = await reader.readexactly(int(fields["content-length"]))
-        if not self.away:
+        if self.busy:
+            writer.write(b"HTTP/1.1 429 Too Many Requests\r\n")
+            writer.write(f"Retry-After: {self.busy}\r\nContent-Length: 0\r\n\r\n".encode())
+        elif not self.away:
             path, token = head.split(" ", 2)[1], fields["authorization"]
             self.reports.append((path, token, json.loads(body)))
             told = json.dumps({"notices": [NOTICE]}).encode()
@@ -178,6 +187,55 @@ async def test_news_that_nobody_took_is_told_again_soon_and_then_less_often(
     # once it is heard it is no news any more
     states = [body["activity"]["kernels"][0]["state"] for _, _, body in heard.reports]
     assert states == ["idle", "busy"]
+
+
+def test_servers_do_not_beat_together() -> None:
+    pauses = [spread(60.0) for _ in range(1000)]
+    assert 48 <= min(pauses) < 50
+    assert 70 < max(pauses) <= 72
+
+
+async def test_a_service_that_asks_for_a_pause_gets_it_whatever_the_news(
+    inside: Inside,
+    watch: Watch,
+    listener: tuple[Listener, Service],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reporter_module, "GLANCE", 0.01)
+    heard, service = listener
+    inside.state, heard.busy = "busy", 1
+    reporter = make_reporter(watch, service)
+    reporter.start()
+    await wait_until(lambda: heard.asked, within=20)
+    asked_at, heard.busy = time.monotonic(), 0
+    await wait_until(lambda: heard.reports, within=20)
+    reporter.stop()
+    assert time.monotonic() - asked_at > 0.9
+    assert heard.asked == 2
+
+
+async def test_a_thread_that_cannot_be_started_keeps_no_report_for_ever(
+    watch: Watch,
+    listener: tuple[Listener, Service],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(reporter_module, "FIRST_PAUSE", 0.01)
+    start, failures = threading.Thread.start, ["can't start new thread"]
+
+    def fail_once(thread: threading.Thread) -> None:
+        if failures:
+            raise RuntimeError(failures.pop())
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail_once)
+    heard, service = listener
+    reporter = make_reporter(watch, service)
+    reporter.start()
+    await wait_until(lambda: heard.reports, within=20)
+    reporter.stop()
+    assert "can't start new thread" in caplog.text
+    assert heard.reports[0][2]["volumes"][0]["total"] == 10 * GIB
 
 
 async def test_without_an_address_nothing_is_sent(watch: Watch) -> None:

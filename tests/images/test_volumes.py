@@ -53,7 +53,7 @@ def test_figures_are_those_of_df(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("told", "files"),
     [
-        # of XFS on a block device, and of CephFS, which counts blocks of 4 MiB and knows no limit
+        # of XFS on a block device, and of CephFS, which counts blocks of 4 MiB and tells no limit
         ((4096, 4096, 245760, 237261, 237261, 524288, 524285, 524285, 0, 255), (524288, 3)),
         ((4194304, 4194304, 256, 255, 255, 19, -1, -1, 0, 255), (None, None)),
         ((4194304, 4194304, 256, 255, 255, 0, 0, 0, 0, 255), (None, None)),
@@ -67,6 +67,17 @@ def test_only_a_file_system_with_a_limit_on_files_has_figures_of_them(
     assert (found.files_total, found.files_used) == files
     assert found.used == (told[2] - told[3]) * told[1]
     assert found.total == told[2] * told[1]
+
+
+def test_files_of_cephfs_are_counted_where_a_quota_limits_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = (4194304, 4194304, 256, 255, 255, 19, -1, -1, 0, 255)
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(told))
+    quotas = {"ceph.quota.max_files": b"20"}
+    monkeypatch.setattr(os, "getxattr", lambda path, name: quotas[name])
+    found = read_figures("/")
+    assert (found.files_total, found.files_used) == (20, 19)
 
 
 def test_a_path_that_is_not_there_has_a_reason_instead_of_figures() -> None:
@@ -90,7 +101,8 @@ SENTENCES = [
     ),
     (
         HOME,
-        of(used=10 * GIB),
+        # that is what CephFS tells of a volume with less than a block left
+        of(used=10 * GIB - 4 * 2**20),
         "Your home (/home/jovyan) is full (10 GiB): nothing can be saved there until something is "
         f"deleted. {MEANWHILE}",
     ),

@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +19,56 @@ from local.paths import CHECKOUT
 from local.processes import Daemons
 from local.progress import Progress
 from local.release import Release
-from local.up import DEMO_VALUES, answers_health
+from local.up import ADDRESS, DEMO_VALUES, answers_health
+from tests.cluster.people import Person
+from tests.cluster.servers import OPS_CPU, Servers
+from tests.cluster.waiting import wait_until
+from tests.conftest import InstalledRelease
 from tests.life.machine import Place, read_kernel
 from tests.storage.volumes import BLOCKS, FILES, Volumes
 
 pytestmark = pytest.mark.timeout(600)
 
+EVERY_VOLUME = {**OPS_CPU, "scratch": "own"}
+NOTES = "note team/note scratch/note"
 SECONDS = 60.0  # from a cluster that is down to a demo that answers
+
+
+def make_demo(place: Place) -> Release:
+    """The demo, whether it is installed just now or not."""
+    kube, helm = (next(place.cache.glob(f"bin/{name}-*/{name}")) for name in ("kube", "helm"))
+    return Release(helm, Kubectl((str(kube), "kubectl"), place.state / "kubeconfig"))
 
 
 @pytest.fixture
 def demo(place: Place) -> Release:
-    """The demo, whether it is installed just now or not."""
-    kube, helm = (next(place.cache.glob(f"bin/{name}-*/{name}")) for name in ("kube", "helm"))
-    return Release(helm, Kubectl((str(kube), "kubectl"), place.state / "kubeconfig"))
+    return make_demo(place)
+
+
+@pytest.fixture
+def plain(place: Place) -> Iterator[Place]:
+    """Directories of a cluster that never has a Ceph; the builds are the same."""
+    plain = Place(place.state.with_name(f"{place.state.name}-plain"), place.cache)
+    yield plain
+    plain.run("down")
+    shutil.rmtree(plain.state)
+
+
+@contextmanager
+def sign_in(demo: Release, name: str) -> Iterator[Servers]:
+    """Somebody's servers in the demo, by the password that `local/up` prints."""
+    secret = demo.read_secret()
+    installed = InstalledRelease(
+        url=ADDRESS,
+        namespace=demo.namespace,
+        user_password=secret["userPassword"],
+        admin_password=secret["adminPassword"],
+        kubectl=demo.kubectl,
+        chart=demo,
+    )
+    with Person(ADDRESS, name) as person:
+        assert person.sign_in(installed.user_password)
+        yield Servers(installed, person)
 
 
 def read_builds(place: Place) -> dict[Path, int]:
@@ -56,18 +95,40 @@ def read_versions(release: Release) -> dict[str, str]:
     }
 
 
+def read_storage(release: Release) -> dict[str, Any]:
+    """What of storage the team ops is offered."""
+    team = release.kubectl.get("-n", release.namespace, "team", "ops")
+    storage: dict[str, Any] = team["status"]["storage"]
+    return storage
+
+
 def read_classes(release: Release) -> list[str]:
     classes = release.kubectl.get("storageclasses")["items"]
     return sorted(one["metadata"]["name"] for one in classes)
 
 
-def test_without_ceph_volumes_are_directories_of_the_machine(
-    place: Place, vacant_kernel: dict[str, Any]
+def test_without_ceph_people_work_on_directories_of_the_machine(
+    plain: Place, vacant_kernel: dict[str, Any]
 ) -> None:
+    plain.run("up", "--no-ceph")
+    demo = make_demo(plain)
+    assert read_classes(demo) == ["standard"]
+    assert not [name for name in read_running(plain) if name.startswith(("ceph-", "csi-"))]
+    wait_until(lambda: "share" in read_storage(demo), within=60)
+    with sign_in(demo, "bob") as bob:
+        bob.start(EVERY_VOLUME)
+        bob.run("ops", "sh", "-c", f"cd && for note in {NOTES}; do echo kept > $note; done")
+        bob.stop()
+    plain.run("down")
+    plain.run("up", "--no-ceph")
+    with sign_in(demo, "bob") as bob:
+        bob.start(EVERY_VOLUME)
+        assert bob.run("ops", "sh", "-c", f"cd && cat {NOTES}") == "kept\n" * 3
+        bob.stop()
+
+
+def test_a_cluster_may_begin_without_ceph(place: Place, vacant_kernel: dict[str, Any]) -> None:
     place.run("up", "--no-ceph", "--cluster-only")
-    kube = next(place.cache.glob("bin/kube-*/kube"))
-    release = Release(kube, Kubectl((str(kube), "kubectl"), place.state / "kubeconfig"))
-    assert read_classes(release) == ["standard"]
     assert not [name for name in read_running(place) if name.startswith(("ceph-", "csi-"))]
     place.run("down")
 

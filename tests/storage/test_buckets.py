@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,26 +60,37 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 
 @pytest.fixture(scope="module")
-def controller(
-    plane: ControlPlane, store: ObjectStore, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Controller]:
-    bucket = {"enabled": True, "endpoint": store.endpoint, "size": "8Mi"}
-    directory = tmp_path_factory.mktemp("controller")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where controllers write, one after the other."""
+    return tmp_path_factory.mktemp("controller")
+
+
+@pytest.fixture(scope="module")
+def controller(plane: ControlPlane, store: ObjectStore, directory: Path) -> Iterator[Controller]:
+    with make_controller(plane, directory, store, store.endpoint) as controller:
+        yield controller
+
+
+def make_controller(
+    plane: ControlPlane, directory: Path, store: ObjectStore, endpoint: str
+) -> Controller:
+    """A controller of a release whose gateway has that address, "" for none."""
+    bucket = {"enabled": bool(endpoint), "endpoint": endpoint, "size": "8Mi"}
     storage = {"home": {"storageClass": CLASS}, "bucket": bucket}
     told = {"RGW_SECRETS": str(store.keys)}
-    with Controller(plane, HUB, directory, storage=storage, environment=told) as controller:
-        yield controller
+    return Controller(plane, HUB, directory, storage=storage, environment=told)
 
 
 class Buckets:
     """The buckets of a hub's teams, as their people and administrators see them."""
 
-    def __init__(self, teams: Teams, store: ObjectStore) -> None:
+    def __init__(self, plane: ControlPlane, teams: Teams, store: ObjectStore) -> None:
+        self.plane = plane
         self.teams = teams
         self.store = store
 
     def secret_path(self, team: str) -> str:
-        return f"/api/v1/namespaces/{self.teams.namespace(team)}/secrets/bucket"
+        return f"/api/v1/namespaces/{self.teams.namespace(team)}/secrets/{names.BUCKET_SECRET}"
 
     async def find_secret(self, team: str) -> dict[str, Any] | None:
         return await self.teams.cluster.find(self.secret_path(team))
@@ -94,7 +106,8 @@ class Buckets:
 
     async def create(self, team: str, **spec: Any) -> str:
         """A Team with a bucket that is ready; returns the bucket's name."""
-        await self.teams.create_ready(team, **spec)
+        await self.teams.create(team, **spec)
+        await self.teams.wait_for(team, "Reconciled", within=3 * SOON)
         await self.wait_for(team, "Provided")
         return await self.name(team)
 
@@ -113,6 +126,20 @@ class Buckets:
 
         await wait_until(is_off, within=SOON, what=f"the end of access to team {team}'s bucket")
         await self.wait_for(team, "Provided")
+
+    @asynccontextmanager
+    async def told(
+        self, controller: Controller, directory: Path, endpoint: str
+    ) -> AsyncIterator[Controller]:
+        """A controller of a release with that endpoint in place of the one that runs."""
+        controller.stop()
+        try:
+            with make_controller(self.plane, directory, self.store, endpoint) as other:
+                await other.wait_until_healthy()
+                yield other
+        finally:
+            controller.start()
+        await controller.wait_until_healthy()
 
     async def annotate_team(self, team: str, **annotations: str | None) -> None:
         await self._annotate(self.teams.path(team), annotations)
@@ -155,6 +182,10 @@ class Buckets:
 
         return await wait_until(find, within=SOON, what=f"another key of team {team}")
 
+    async def is_namespace_gone(self, team: str) -> bool:
+        found = await self.teams.find_namespace(team)
+        return found is None or "deletionTimestamp" in found["metadata"]
+
     async def connect(self, team: str) -> Any:
         """An S3 client with the key that the team's servers are given."""
         key = await self.find_key(team)
@@ -170,10 +201,10 @@ async def admin(plane: ControlPlane) -> AsyncIterator[Cluster]:
 
 @pytest_asyncio.fixture
 async def buckets(
-    admin: Cluster, controller: Controller, store: ObjectStore
+    plane: ControlPlane, admin: Cluster, controller: Controller, store: ObjectStore
 ) -> AsyncIterator[Buckets]:
     await controller.wait_until_healthy()
-    yield Buckets(Teams(admin, HUB), store)
+    yield Buckets(plane, Teams(admin, HUB), store)
 
 
 def refusal(call: Any, **arguments: Any) -> str:
@@ -414,7 +445,7 @@ async def test_a_team_that_takes_its_namespace_over_finds_its_bucket(buckets: Bu
     assert read(await buckets.connect("phoenix"), name, "a") == b"kept"
 
 
-@pytest.mark.parametrize("what", ["bucket", "namespace"])
+@pytest.mark.parametrize("what", ["bucket", "namespace", "namespace-without-secret"])
 async def test_what_a_deleted_team_left_is_purged_by_name_alone(
     buckets: Buckets, store: ObjectStore, controller: Controller, what: str
 ) -> None:
@@ -431,16 +462,125 @@ async def test_what_a_deleted_team_left_is_purged_by_name_alone(
     if what == "bucket":
         await buckets.ask_for_purge(team, name)
     else:
+        if what == "namespace-without-secret":
+            await buckets.teams.cluster.delete(buckets.secret_path(team))
         await buckets.teams.annotate(team, purge=buckets.teams.namespace(team))
 
     async def gone() -> bool:
-        return await buckets.find_secret(team) is None
+        kept = await buckets.find_secret(team)
+        return kept is None if what == "bucket" else await buckets.is_namespace_gone(team)
 
-    await wait_until(gone, within=SOON, what="the purge")
+    await wait_until(gone, within=2 * SOON, what="the purge")
     assert name not in store.list_buckets()
     assert name not in store.list_users()
     sentence = f"Bucket {name} of team {team} is deleted with all that is in it, as asked."
     assert sentence in [reason for _, reason in controller.read_reasons(team)]
+
+
+@pytest.mark.parametrize("reason", ["no-gateway", "foreign"])
+async def test_a_namespace_stays_until_its_bucket_can_be_purged(
+    buckets: Buckets, store: ObjectStore, controller: Controller, reason: str, directory: Path
+) -> None:
+    team = f"stays-{reason}"
+    name = await buckets.create(team)
+    await buckets.teams.delete(team)
+
+    async def orphaned() -> bool:
+        return "spectrum.dev/orphaned-at" in await buckets.teams.annotations(team)
+
+    await wait_until(orphaned, within=SOON, what="the mark of an orphan")
+    endpoint = "" if reason == "no-gateway" else store.endpoint
+    owner = store.admin("user", "info", f"--uid={name}")["display_name"]
+    if reason == "foreign":
+        store.admin("user", "modify", f"--uid={name}", "--display-name=Somebody else")
+    async with buckets.told(controller, directory, endpoint) as other:
+        await buckets.teams.annotate(team, purge=buckets.teams.namespace(team))
+        why = {
+            "no-gateway": "storage.bucket.endpoint is empty",
+            "foreign": f"The object store has a user {name} that does not bear this team's mark; "
+            "it is left alone.",
+        }[reason]
+        said = (
+            f"Namespace {buckets.teams.namespace(team)} of team {team} stays, and what is in it: "
+            f"its bucket cannot be deleted. {why}"
+        )
+
+        def is_said() -> bool:
+            return said in [text for _, text in other.read_reasons(team)]
+
+        await wait_until(is_said, within=SOON, what="the reason")
+        assert not await buckets.is_namespace_gone(team)
+    store.admin("user", "modify", f"--uid={name}", f"--display-name={owner}")
+    await wait_until(
+        lambda: buckets.is_namespace_gone(team), within=90, what="the purge of the namespace"
+    )
+    assert name not in store.list_buckets()
+
+
+async def test_a_namespace_that_was_made_again_gets_another_bucket_only_by_its_old_ones_address(
+    buckets: Buckets, store: ObjectStore, controller: Controller
+) -> None:
+    old = await buckets.create("again")
+    client = await buckets.connect("again")
+    client.put_object(Bucket=old, Key="a", Body=b"kept")
+    path = f"/api/v1/namespaces/{buckets.teams.namespace('again')}"
+    await buckets.teams.cluster.delete(path)
+    told = await buckets.wait_for("again", "BucketMoved", within=60)
+    new, address = await buckets.name("again"), f"{store.endpoint}/{old}"
+    assert new != old
+    assert told["message"] == (
+        f"The team's bucket was {address}, and there is none at {store.endpoint}/{new}, where it "
+        "is to be now. What was there is left alone, data and keys. Bring it back, or annotate the "
+        f"Team with spectrum.dev/leave-bucket={address} to go on without it."
+    )
+    status = await buckets.status("again")
+    assert (status["name"], status["ready"]) == (old, False)
+    assert await buckets.find_secret("again") is None
+
+    await buckets.annotate_team("again", **{"leave-bucket": f"{store.endpoint}/{new}"})
+    assert new not in store.list_users()
+    await buckets.annotate_team("again", **{"leave-bucket": address})
+    await buckets.wait_for_new_key("again", None)
+    await buckets.wait_for("again", "Provided")
+    assert (await buckets.status("again"))["name"] == new
+    assert read(client, old, "a") == b"kept"
+    assert controller.read_reasons("again")[-1] == (
+        "manager:kubectl-annotate",
+        f"Team again goes on without bucket {address}, as asked: its data and keys are left there.",
+    )
+
+
+@pytest.mark.parametrize("has", ["the bucket", "no bucket"])
+async def test_another_address_of_the_object_store_is_used_if_the_bucket_is_there(
+    buckets: Buckets, store: ObjectStore, controller: Controller, has: str, directory: Path
+) -> None:
+    team = has.replace(" ", "-")
+    name = await buckets.create(team)
+    key = await buckets.find_key(team)
+    other = store.endpoint.replace("127.0.0.1", "localhost")
+    if has == "no bucket":
+        store.admin("user", "rm", f"--uid={name}", "--purge-data")
+    async with buckets.told(controller, directory, other):
+        if has == "the bucket":
+
+            async def is_used() -> bool:
+                return (await buckets.status(team))["endpoint"] == other
+
+            await wait_until(is_used, within=SOON, what="the other address")
+        else:
+            told = await buckets.wait_for(team, "BucketMoved")
+            assert f"The team's bucket was {store.endpoint}/{name}, and" in told["message"]
+            assert (await buckets.status(team))["endpoint"] == store.endpoint
+            assert name not in store.list_users()
+            # as long as nobody says go, no server loses what it has
+            assert await buckets.find_key(team) == key
+            await buckets.set(team, enabled=False)
+
+            async def is_empty() -> bool:
+                return await buckets.find_key(team) is None
+
+            await wait_until(is_empty, within=SOON, what="the end of the keys in the Secret")
+            assert (await buckets.wait_for(team, "BucketMoved"))["status"] == "False"
 
 
 @pytest.mark.parametrize("what", ["user", "bucket", "Secret"])
@@ -456,7 +596,7 @@ async def test_what_is_somebody_elses_is_never_taken_over(
     elif what == "bucket":
         store.connect(store.create_user(f"owner-of-{name}")).create_bucket(Bucket=name)
     else:
-        secret = {"metadata": {"name": "bucket"}, "data": {"MINE": "QUJD"}}
+        secret = {"metadata": {"name": "spectrum-bucket"}, "data": {"MINE": "QUJD"}}
         await buckets.teams.cluster.create(f"/api/v1/namespaces/{namespace}/secrets", secret)
     await buckets.set(team, enabled=True)
     told = await buckets.wait_for(team, "BucketTaken")
@@ -467,12 +607,14 @@ async def test_what_is_somebody_elses_is_never_taken_over(
             "is left alone.",
             "bucket": f"The object store has a bucket {name} that belongs to user "
             f"owner-of-{name}; it is left alone.",
-            "Secret": f"Secret bucket in namespace {namespace} is not Spectrum's; it is left "
-            "alone. Give it another name.",
+            "Secret": f"Secret spectrum-bucket in namespace {namespace} is not Spectrum's; it is "
+            "left alone. Give it another name.",
         }[what],
     )
     secret = await buckets.find_secret(team)
     assert (secret and secret["data"]) == ({"MINE": "QUJD"} if what == "Secret" else None)
+    # servers get the keys of what the status names
+    assert await buckets.status(team) == {}
     if what == "user":
         assert store.admin("user", "info", f"--uid={name}")["display_name"] == "Somebody else"
 

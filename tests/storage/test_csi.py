@@ -1,13 +1,9 @@
 """Volumes of the cluster's Ceph through the CSI drivers, in pods of a namespace of their own."""
 
-import hashlib
 import json
 import os
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,24 +14,31 @@ from local.ceph import Ceph
 from local.ceph_config import BLOCK_POOL, FILE_SYSTEM
 from local.cluster import make_ceph
 from local.commands import run
-from local.csi import CLUSTER_ID, DRIVERS, find_loops, list_fuse_servers, release_mounts
+from local.csi import CLUSTER_ID, DRIVERS, find_loops, release_mounts
 from local.kubectl import Kubectl
-from local.paths import CHECKOUT, find_state
+from local.paths import find_state
 from local.processes import Daemons
 from tests.cluster.waiting import wait_until
-from tests.storage.volumes import BLOCKS, FILES, MIB, Volumes, read_size, try_to
+from tests.storage.outage import start_what_does_not_run
+from tests.storage.volumes import (
+    BLOCKS,
+    CLASSES,
+    FILES,
+    MIB,
+    Volumes,
+    read_size,
+    try_to,
+    volumes_of,
+)
 
 NAMESPACE = "spectrum-volumes"
-CLASSES = (FILES, BLOCKS)
 WRITE_AGAIN = "echo room > /data/again && cat /data/again"
 
 
 @pytest.fixture(scope="module")
 def volumes(kubectl: Kubectl, image: str) -> Iterator[Volumes]:
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")  # of a run that was killed
-    kubectl("create", "namespace", NAMESPACE)
-    yield Volumes(kubectl, NAMESPACE, image)
-    kubectl("delete", "namespace", NAMESPACE)
+    with volumes_of(kubectl, NAMESPACE, image) as volumes:
+        yield volumes
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +49,7 @@ def ceph() -> Ceph:
 @pytest.fixture(scope="module")
 def both(volumes: Volumes) -> dict[str, str]:
     """A bound claim of each class, by the path at which pods mount it."""
-    for storage_class in CLASSES:
-        volumes.claim(f"both-{storage_class}", storage_class)
-    for storage_class in CLASSES:
-        volumes.wait_bound(f"both-{storage_class}")
-    return {f"/{storage_class}": f"both-{storage_class}" for storage_class in CLASSES}
+    return volumes.claim_each("both")
 
 
 def test_the_driver_passes_its_own_tests() -> None:
@@ -97,7 +96,7 @@ def test_both_classes_grow_under_a_running_pod(volumes: Volumes, both: dict[str,
         pod.run("sh", "-c", f"echo grown > {path}/growth")
         volumes.grow(claim, "2Gi")
     for path, claim in both.items():
-        # The kubelet looks at a pod's volumes once in a minute or so.
+        # The kubelet looks at a pod's volumes once in half a minute or so.
         wait_until(lambda path=path: read_size(pod, path) > 1900, within=120)
         wait_until(
             lambda claim=claim: volumes.get_claim(claim)["status"]["capacity"]["storage"] == "2Gi",
@@ -202,7 +201,7 @@ def test_a_driver_that_is_started_again_finds_its_mounts(
 ) -> None:
     pod = volumes.start_pod("before", both)
     Daemons(find_state()).stop("csi-driver")
-    _start_what_does_not_run()
+    start_what_does_not_run()
     for path in both:
         pod.run("sh", "-c", f"echo on > {path}/life; sync {path}/life")
     # What one life of the driver has mounted, another unmounts.
@@ -211,57 +210,6 @@ def test_a_driver_that_is_started_again_finds_its_mounts(
     for path in both:
         assert after.run("cat", f"{path}/life") == "on\n"
     volumes.delete_pod("after")
-
-
-def test_a_fuse_process_that_died_is_replaced_for_the_next_pod(
-    volumes: Volumes, both: dict[str, str]
-) -> None:
-    broken = volumes.start_pod("broken", both)
-    for path in both:
-        broken.run("sh", "-c", f"echo safe > {path}/held; sync {path}/held")
-    for claim in both.values():
-        os.kill(_find_fuse_server(volumes, claim), signal.SIGKILL)
-    assert "Transport endpoint is not connected" in try_to(broken, f"ls /{FILES}")
-    volumes.delete_pod("broken")
-    # Ceph holds an image for half a minute for a client that may still be there.
-    volumes.create_pod("whole", both)
-    whole = volumes.wait_running("whole", 120)
-    for path in both:
-        assert whole.run("cat", f"{path}/held") == "safe\n"
-    volumes.delete_pod("whole")
-
-
-def test_pods_go_on_after_ceph_was_down_and_events_say_that_it_was(
-    volumes: Volumes, both: dict[str, str], ceph: Ceph
-) -> None:
-    pod = volumes.start_pod("patient", both)
-    ceph.stop()
-    with ThreadPoolExecutor(2) as writers:
-        writes = [
-            writers.submit(
-                pod.run, "dd", "if=/dev/zero", f"of={path}/late", "bs=1M", "count=8", "conv=fsync"
-            )
-            for path in both
-        ]
-        try:
-            volumes.claim("later", FILES)
-            volumes.claim("later-block", BLOCKS)
-            for name in ("later", "later-block"):
-                volumes.wait_for_event(name, "Ceph does not answer")
-            volumes.create_pod("late", {"/data": f"both-{FILES}"})
-            volumes.wait_for_event("late", "Ceph is down or slow")
-            assert not any(write.done() for write in writes)
-        finally:
-            _start_what_does_not_run()
-        for write in writes:
-            write.result(timeout=90)
-    for path in both:
-        assert pod.run("stat", "-c", "%s", f"{path}/late") == f"{8 * MIB}\n"
-    volumes.wait_running("late", 150)
-    for name in ("later", "later-block"):
-        volumes.wait_bound(name, within=60)
-    for name in ("patient", "late"):
-        volumes.delete_pod(name)
 
 
 def test_a_deleted_claim_leaves_nothing_in_ceph(volumes: Volumes, ceph: Ceph) -> None:
@@ -280,23 +228,6 @@ def _list_volumes(ceph: Ceph) -> set[str]:
     files = json.loads(ceph.ceph("fs", "subvolume", "ls", FILE_SYSTEM, "csi"))
     blocks = run(["rbd", "-c", ceph.conf, "ls", BLOCK_POOL]).split()
     return {one["name"] for one in files} | set(blocks)
-
-
-def _find_fuse_server(volumes: Volumes, claim: str) -> int:
-    """Return the process behind the claim: its command line names the volume."""
-    handle = volumes.get_volume(claim)["spec"]["csi"]["volumeHandle"]
-    marks = [handle.split(":")[1], hashlib.sha256(handle.encode()).hexdigest()]
-    (pid,) = (
-        pid
-        for pid in list_fuse_servers(find_state())
-        if any(mark in Path(f"/proc/{pid}/cmdline").read_text() for mark in marks)
-    )
-    return pid
-
-
-def _start_what_does_not_run() -> None:
-    """Start it as a person does; it outlives the tests."""
-    run([sys.executable, "-m", "local", "up", "--cluster-only"], directory=CHECKOUT)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Servers and their volumes: what people find in them, and read when one is in the way."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +16,11 @@ from spectrum_spawner import names
 from tests.cluster.servers import OPS_CPU, Servers
 from tests.cluster.waiting import wait_until
 from tests.conftest import InstalledRelease
+from tests.storage.volumes import BLOCKS
 
+ROOK = "rook-ceph"  # namespace
+LATE = "late"
+CREATE = ("create", "-f", "-")
 EXP1 = {**OPS_CPU, "scratch": "exp1"}
 # Prints where each volume is, whose and with what rights, once something was written to it. Data
 # sets take nothing.
@@ -49,6 +53,46 @@ def ceph() -> Iterator[Ceph]:
 def read_team(kubectl: Kubectl, release: InstalledRelease) -> dict[str, Any]:
     team: dict[str, Any] = kubectl.get("-n", release.namespace, "team", "ops")
     return team["status"]
+
+
+@pytest.fixture
+def choose_class(kubectl: Kubectl, release: InstalledRelease) -> Iterator[Callable[[str], None]]:
+    """Set the storage class of the team's scratch disks, which is the release's afterwards."""
+
+    def choose(name: str | None) -> None:
+        place = ("-n", release.namespace, "patch", "team", "ops", "--type=merge", "-p")
+        scratch = {"storageClass": name} if name else None
+        kubectl(*place, json.dumps({"spec": {"storage": {"scratch": scratch}}}))
+        wait_until(lambda: read_class(kubectl, release) == (name or BLOCKS), within=20)
+
+    yield choose
+    choose(None)
+
+
+def read_class(kubectl: Kubectl, release: InstalledRelease) -> str:
+    return str(read_team(kubectl, release)["storage"]["scratch"]["storageClass"])
+
+
+@pytest.fixture
+def unfinished_class(kubectl: Kubectl, release: InstalledRelease) -> Iterator[str]:
+    """A class of block volumes whose Secret `late` is not there yet; what was made of it goes."""
+    found = kubectl.get("storageclass", BLOCKS)
+    key = "csi.storage.k8s.io/provisioner-secret-name"
+    parameters = {**found["parameters"], key: LATE}
+    kubectl(
+        *CREATE, text=json.dumps(found | {"metadata": {"name": LATE}, "parameters": parameters})
+    )
+    yield LATE
+    claims = ("-n", f"{release.namespace}-ops", "delete", "pvc", "--wait=false")
+    kubectl(*claims, names.scratch_claim("bob", LATE))
+    wait_until(lambda: LATE not in list_classes(kubectl), within=60)
+    kubectl("-n", ROOK, "delete", "secret", LATE, "--ignore-not-found")
+    kubectl("delete", "storageclass", LATE)
+
+
+def list_classes(kubectl: Kubectl) -> list[str]:
+    """The classes of all volumes that there are."""
+    return [volume["spec"].get("storageClassName", "") for volume in kubectl.get("pv")["items"]]
 
 
 def wait_failed(servers: Servers, options: dict[str, str]) -> str:
@@ -114,13 +158,42 @@ def test_a_file_where_a_volume_goes_is_said_and_one_can_help_oneself(bob: Server
     bob.run("ops", "sh", "-c", "rm -rf ~/scratch && touch ~/scratch")
     bob.stop()
     assert (
-        "“scratch” in your home is no directory, and a volume is to be mounted there. Start it "
-        "without a scratch disk and rename it."
+        "“scratch” in your home is a file, and a volume is to be mounted there. Start it without "
+        "a scratch disk and rename it."
     ) in wait_failed(bob, EXP1)
     bob.start(OPS_CPU)
     bob.run("ops", "mv", "/home/jovyan/scratch", "/home/jovyan/scratch.txt")
     bob.stop()
     bob.start(EXP1)
+
+
+def test_a_disk_of_a_class_that_does_not_exist_is_refused_at_once(
+    kubectl: Kubectl, release: InstalledRelease, bob: Servers, choose_class: Callable[[str], None]
+) -> None:
+    choose_class("nowhere")
+    assert read_team(kubectl, release)["storage"]["missingClasses"] == ["nowhere"]
+    assert bob.refuse({**OPS_CPU, "scratch": "new"}) == (
+        409,
+        "Your scratch disk “new” cannot be made: storage class “nowhere” does not exist. Start "
+        "your server without a scratch disk, and ask a cluster administrator to set "
+        "storage.scratch.storageClass right, in the release's values or in the Team.",
+    )
+    bob.start(OPS_CPU)
+
+
+def test_a_start_waits_for_a_disk_that_cannot_be_made_yet_and_says_why(
+    kubectl: Kubectl, unfinished_class: str, choose_class: Callable[[str], None], bob: Servers
+) -> None:
+    choose_class(unfinished_class)
+    asked = options_of({**OPS_CPU, "scratch": LATE})
+    assert bob.person.call("POST", "users/bob/server", asked).status_code == 202
+    claim = names.scratch_claim("bob", LATE)
+    said = f"Waiting for your scratch disk “{LATE}” (claim {claim}): Secret {LATE} of its storage"
+    wait_until(lambda: said in " ".join(bob.read_progress()), within=60)
+    secret = kubectl.get("-n", ROOK, "secret", "rook-csi-rbd-provisioner")
+    kubectl(*CREATE, text=json.dumps(secret | {"metadata": {"name": LATE, "namespace": ROOK}}))
+    wait_until(lambda: bob.read().get("ready"), within=120)
+    bob.stop()
 
 
 def test_a_start_waits_for_ceph_and_says_so_while_other_servers_go_on(

@@ -86,7 +86,7 @@ def test_volumes_grow_under_a_running_server_when_their_team_asks_for_more(
     sizes = {kind: ops.find_size(claim) + 1 for kind, (claim, _) in PLACES.items()}
     ops.patch({"storage": {kind: {"size": f"{size}Gi"} for kind, size in sizes.items()}})
     for kind, (_, path) in PLACES.items():
-        # xfs takes some of it; the kubelet looks at a pod's volumes once in a minute or so
+        # xfs takes some of it; the kubelet looks at a pod's volumes once in half a minute or so
         least = sizes[kind] - 0.1
         wait_until(lambda path=path, least=least: read_gib(bob, path) > least, within=150)
         assert bob.run("ops", "cat", f"{path}/note.txt") == "kept\n"

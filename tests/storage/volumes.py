@@ -1,7 +1,8 @@
 """Claims of a namespace, and pods that mount them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from local.kubectl import Kubectl
 from tests.cluster.pods import Pod
 from tests.cluster.waiting import wait_until
 
-FILES, BLOCKS = "rook-cephfs", "rook-ceph-block"
+CLASSES = FILES, BLOCKS = "rook-cephfs", "rook-ceph-block"
 # The access mode that Spectrum asks of each class.
 MODES = {FILES: "ReadWriteMany", BLOCKS: "ReadWriteOncePod"}
 GROUP = 70001
@@ -39,6 +40,13 @@ class Volumes:
         self.claim(name, storage_class, size)
         self.wait_bound(name)
         return name
+
+    def claim_each(self, name: str) -> dict[str, str]:
+        """Bound claims of each class, by the path at which pods are to mount them."""
+        claims = {f"/{place}": self.claim(f"{name}-{place}", place) for place in CLASSES}
+        for claim in claims.values():
+            self.wait_bound(claim)
+        return claims
 
     def wait_bound(self, name: str, within: float = 30) -> None:
         wait_until(lambda: self.get_claim(name)["status"]["phase"] == "Bound", within=within)
@@ -120,6 +128,17 @@ class Volumes:
 
     def __call__(self, *words: str, text: str | None = None) -> str:
         return self.kubectl("-n", self.namespace, *words, text=text)
+
+
+@contextmanager
+def volumes_of(kubectl: Kubectl, namespace: str, image: str) -> Iterator[Volumes]:
+    """Within this context there is that namespace, with nothing in it at first."""
+    kubectl("delete", "namespace", namespace, "--ignore-not-found")  # of a run that was killed
+    kubectl("create", "namespace", namespace)
+    try:
+        yield Volumes(kubectl, namespace, image)
+    finally:
+        kubectl("delete", "namespace", namespace)
 
 
 def read_size(pod: Pod, path: str) -> int:

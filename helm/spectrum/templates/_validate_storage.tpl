@@ -10,6 +10,7 @@ which has the last word when the controller starts.
 {{- include "spectrum.validate.bucket" $storage.bucket }}
 {{- include "spectrum.validate.datasets" $storage.datasets }}
 {{- include "spectrum.validate.growth" . }}
+{{- include "spectrum.validate.gateway" . }}
 {{- range $name, $team := include "spectrum.table" .Values.teams | fromJson }}
 {{- include "spectrum.validate.teamStorage" (dict "place" (printf "teams.%s" $name) "team" $team "bucket" $storage.bucket) }}
 {{- end }}
@@ -107,6 +108,19 @@ has is what its controller was told.
 {{- if and $isUsed (lt (include "spectrum.bytes" $new | float64) (include "spectrum.bytes" $old | float64)) }}
 {{- fail (printf "storage.%s.size: %s is less than the %s that this release has, and volumes grow but never shrink; set %s or more" $kind $new $old $old) }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Keys can be made void at the gateway alone, so that goes last. */}}
+{{- define "spectrum.validate.gateway" -}}
+{{- if and (not .Values.storage.bucket.endpoint) (.Capabilities.APIVersions.Has "spectrum.dev/v1alpha1") }}
+{{- range (lookup "spectrum.dev/v1alpha1" "Team" .Release.Namespace "").items }}
+{{- with ((.status).storage).bucket }}
+{{- if .keysMade }}
+{{- fail (printf "storage.bucket.endpoint: bucket %s at %s has keys, which would stay valid; keep the endpoint, set enabled: false here and in the teams, and take it out once no Team has status.storage.bucket.keysMade" .name .endpoint) }}
 {{- end }}
 {{- end }}
 {{- end }}

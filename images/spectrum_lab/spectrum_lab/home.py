@@ -2,9 +2,14 @@
 
 import logging
 import os
+import re
 import shutil
+import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+
+_PRIVATE_KEY = re.compile(rb"\s*-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +52,35 @@ def takes_files(home: Path) -> bool:
         log.warning("%s takes no files: %s", home, error)
         return False
     return True
+
+
+def protect_keys(home: Path) -> None:
+    """Take from others what makes ssh refuse a private key or its settings in `home/.ssh`.
+
+    Files that are new under this server's umask, and all in a volume that was given to the team's
+    group, are the group's to write. A volume that takes no change is as it is.
+    """
+    for path in _list_files(home / ".ssh"):
+        with suppress(OSError):
+            status = path.stat()
+            refused = _find_refused(path)
+            if status.st_uid == os.getuid() and status.st_mode & refused:
+                path.chmod(stat.S_IMODE(status.st_mode) & ~refused)
+
+
+def _list_files(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_file()]
+    except OSError:
+        return []
+
+
+def _find_refused(path: Path) -> int:
+    """The bits of a file's mode with which ssh does not read it; raises OSError."""
+    if path.name == "config":
+        return 0o022
+    with path.open("rb") as file:
+        return 0o077 if _PRIVATE_KEY.match(file.read(100)) else 0
 
 
 def add_profile(home: Path) -> None:

@@ -24,9 +24,10 @@ class Patient(Generic[Answer]):
     async def answer(self) -> Answer:
         """The answer; TimeoutError if there is none within PATIENCE seconds."""
         if self._asking is None:
-            self._asking = asyncio.get_running_loop().create_future()
+            asking = asyncio.get_running_loop().create_future()
             # a daemon: a stuck one must not keep the server from ending
-            threading.Thread(target=self._run, args=[self._asking], daemon=True).start()
+            threading.Thread(target=self._run, args=[asking], daemon=True).start()
+            self._asking = asking  # only now: without a thread nobody would ever answer
         answer = await asyncio.wait_for(asyncio.shield(self._asking), PATIENCE)
         self._asking = None
         return answer

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 from dataclasses import asdict
 from typing import Any
 
@@ -9,7 +10,8 @@ from spectrum_lab.activity import Watch
 from spectrum_lab.service import Service, ServiceError
 from spectrum_lab.volumes import Figures, Probe, Volume, find_warning
 
-PAUSE = 60.0  # seconds between two reports
+PAUSE = 60.0  # seconds between two reports, on average
+JITTER = 0.2  # share of the pause by which it varies: servers must not beat together
 FIRST_PAUSE = 10.0  # the hub may not have known of the server yet when it reported first
 GLANCE = 2.0  # seconds after which it is noticed, and told again, that somebody began to work
 
@@ -30,6 +32,7 @@ class Reporter:
         self._watch = watch
         self._service = service
         self._unheard = 0  # reports in a row that nobody took
+        self._asked = 0.0  # seconds for which the service wants to be left alone
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -49,18 +52,19 @@ class Reporter:
             except Exception:
                 # the next look must come whatever this one met
                 log.exception("The server could not be looked at")
-                await asyncio.sleep(pause)
+                await asyncio.sleep(spread(pause))
             pause = PAUSE
 
     async def _wait(self, pause: float) -> None:
         """Until the pause is over or there is news.
 
         News that nobody took is told again soon, since a server that is thought to be idle may be
-        stopped meanwhile; then less and less often, so that thousands let the service come back.
+        stopped meanwhile; then less and less often, so that thousands let the service come back,
+        and never before it wants to hear anything.
         """
         loop = asyncio.get_running_loop()
-        end = loop.time() + pause
-        glance = GLANCE * 2 ** min(self._unheard, 5)
+        end = loop.time() + max(spread(pause), self._asked)
+        glance = max(GLANCE * 2 ** min(self._unheard, 5), self._asked)
         while (left := end - loop.time()) > 0:
             await asyncio.sleep(min(left, glance))
             if self._watch.is_news():
@@ -80,13 +84,19 @@ class Reporter:
     async def _tell(self, service: Service, report: dict[str, Any]) -> None:
         try:
             self.notices = await service.report(report)
-            self._unheard = 0
+            self._unheard, self._asked = 0, 0.0
             self._watch.note_heard()
         except ServiceError as error:
             # once: that the service is away for a day is no news every minute
             level = logging.DEBUG if self._unheard else logging.WARNING
             log.log(level, "The service takes no reports now: %s", error)
             self._unheard += 1
+            self._asked = error.wait
+
+
+def spread(pause: float) -> float:
+    """A pause of about that length."""
+    return pause * random.uniform(1 - JITTER, 1 + JITTER)
 
 
 def _to_entry(volume: Volume, figures: Figures) -> dict[str, Any]:

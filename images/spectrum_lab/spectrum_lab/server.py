@@ -13,7 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from spectrum_lab.home import add_examples, add_profile, make_refuge, takes_files
+from spectrum_lab.home import (
+    add_examples,
+    add_profile,
+    make_refuge,
+    protect_keys,
+    takes_files,
+)
 
 SHARE = Path(sys.prefix, "share", "spectrum")
 REFUGE = Path("/tmp/jupyter-refuge")
@@ -97,6 +103,7 @@ def main() -> None:
     os.umask(0o002)
     extend_library_path(SHARE / "library-path")
     home = Path.home()
+    protect_keys(home)
     if takes_files(home):
         add_examples(SHARE / "examples", home)
         add_profile(home)

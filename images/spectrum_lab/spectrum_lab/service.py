@@ -9,10 +9,16 @@ from urllib.parse import quote
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
 TIMEOUT = 10.0  # seconds that an answer may take
+LONGEST_WAIT = 3600.0  # seconds that the service may ask to be left alone
 
 
 class ServiceError(Exception):
-    """The service refuses, or does not answer; the text is a sentence for people."""
+    """The service refuses, or does not answer; the text is a sentence for people, `wait` for how
+    many seconds it wants to be left alone."""
+
+    def __init__(self, sentence: str, *, wait: float = 0.0) -> None:
+        super().__init__(sentence)
+        self.wait = wait
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +83,7 @@ class Service:
             answer = await AsyncHTTPClient().fetch(request)
             return json.loads(answer.body) if answer.body else {}
         except (HTTPClientError, OSError, ValueError) as error:
-            raise ServiceError(_explain(error)) from error
+            raise ServiceError(_explain(error), wait=_read_wait(error)) from error
 
 
 def _read_notices(answer: dict[str, Any]) -> list[dict[str, Any]]:
@@ -91,6 +97,13 @@ def _explain(error: Exception) -> str:
         return str(json.loads(response.body)["message"]) if response else _silence(error)
     except (ValueError, LookupError, TypeError):
         return _silence(error)
+
+
+def _read_wait(error: Exception) -> float:
+    """Seconds for which the service wants to be left alone, an hour at most; 0 if it said none."""
+    response = getattr(error, "response", None)
+    asked = response.headers.get("Retry-After", "") if response else ""
+    return min(float(asked), LONGEST_WAIT) if asked.isdecimal() else 0.0
 
 
 def _silence(error: Exception) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from spectrum_lab.patience import Patient
 
 NEARLY_FULL = 0.9  # share of a volume from which on people are warned
-FULL = 1024**2  # bytes: with less than that left nothing of use can be written
+FULL = 4 * 1024**2  # bytes left, or less: CephFS counts in blocks of that size
 DOES_NOT_ANSWER = "does not answer"
 _TITLES = {"home": "Your home", "share": "The team's share", "scratch": "Your scratch disk"}
 _MEANWHILE = "Meanwhile work in another folder; what is in /tmp is lost when the server ends."
@@ -79,16 +79,27 @@ def read_figures(path: str) -> Figures:
     except OSError as error:
         return Figures(at=at, error=error.strerror or type(error).__name__)
     used = (found.f_blocks - found.f_bfree) * found.f_frsize
-    # CephFS has no limit on files, and tells that -1 of them are free
-    has_limit = found.f_files > 0 and 0 <= found.f_ffree <= found.f_files
+    if found.f_files > 0 and 0 <= found.f_ffree <= found.f_files:
+        files_total, files_used = found.f_files, found.f_files - found.f_ffree
+    else:  # CephFS counts files, but tells that -1 of them are free, whatever their limit is
+        files_total = _find_file_quota(path)
+        files_used = None if files_total is None else found.f_files
     return Figures(
         at=at,
         total=used + found.f_bavail * found.f_frsize,
         used=used,
-        files_total=found.f_files if has_limit else None,
-        files_used=found.f_files - found.f_ffree if has_limit else None,
+        files_total=files_total,
+        files_used=files_used,
         read_only=read_only,
     )
+
+
+def _find_file_quota(path: str) -> int | None:
+    """How many files a directory of CephFS may have below it, None if nobody limits them."""
+    try:
+        return int(os.getxattr(path, "ceph.quota.max_files")) or None
+    except OSError:
+        return None
 
 
 class Probe:
@@ -99,7 +110,7 @@ class Probe:
         self._reading = Patient(lambda: read_figures(volume.path))
 
     async def read(self) -> Figures:
-        """The volume's figures, or that it does not answer."""
+        """The volume's figures, or that it does not answer in time."""
         try:
             return await self._reading.answer()
         except TimeoutError:
@@ -127,12 +138,12 @@ def _find_want_of_room(what: str, figures: Figures) -> str:
     if figures.total is None or figures.used is None:
         return ""
     free = figures.total - figures.used
-    if free < FULL:
+    if free <= FULL:
         return (
             f"{what} is full ({_size(figures.total)}): nothing can be saved there until something "
             f"is deleted. {_MEANWHILE}"
         )
-    if figures.files_total is not None and figures.files_used == figures.files_total:
+    if figures.files_total and (figures.files_used or 0) >= figures.files_total:
         return (
             f"{what} takes no further file, it has {figures.files_total:,}: no new one can be "
             f"saved there until some are deleted. {_MEANWHILE}"

@@ -58,11 +58,7 @@ func (d *driver) CreateVolume(ctx context.Context, request *csi.CreateVolumeRequ
 	if err := d.checkAll(request.GetVolumeCapabilities()); err != nil {
 		return nil, err
 	}
-	who, err := readCredentials(request.GetSecrets())
-	if err != nil {
-		return nil, err
-	}
-	release, err := d.claim(ctx, request.GetName())
+	who, release, err := d.claimAs(ctx, request.GetName(), request.GetSecrets())
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +71,7 @@ func (d *driver) CreateVolume(ctx context.Context, request *csi.CreateVolumeRequ
 }
 
 func (d *driver) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	who, err := readCredentials(request.GetSecrets())
-	if err != nil {
-		return nil, err
-	}
-	release, err := d.claim(ctx, request.GetVolumeId())
+	who, release, err := d.claimAs(ctx, request.GetVolumeId(), request.GetSecrets())
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +87,7 @@ func (d *driver) ControllerExpandVolume(ctx context.Context, request *csi.Contro
 	if err != nil {
 		return nil, err
 	}
-	who, err := readCredentials(request.GetSecrets())
-	if err != nil {
-		return nil, err
-	}
-	release, err := d.claim(ctx, request.GetVolumeId())
+	who, release, err := d.claimAs(ctx, request.GetVolumeId(), request.GetSecrets())
 	if err != nil {
 		return nil, err
 	}

@@ -111,6 +111,16 @@ func (d *driver) claim(ctx context.Context, volume string) (release func(), err 
 	}
 }
 
+// claimAs is claim for a call that brings the credentials to work with.
+func (d *driver) claimAs(ctx context.Context, volume string, secrets map[string]string) (who credentials, release func(), err error) {
+	who, err = readCredentials(secrets)
+	if err != nil {
+		return who, nil, err
+	}
+	release, err = d.claim(ctx, volume)
+	return who, release, err
+}
+
 // finish gives each error its code and writes a line about it; requests hold secrets and are not
 // shown.
 func (d *driver) finish(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {

@@ -180,6 +180,18 @@ func TestBlockVolumesHaveOneNodeAndXFS(t *testing.T) {
 	}
 }
 
+func TestAReaderIsOneByAccessModeOrMountOption(t *testing.T) {
+	many := makeCapability(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, "")
+	readers := makeCapability(csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY, "")
+	if isReader(many) || !isReader(readers) {
+		t.Error("the access mode is not what counts")
+	}
+	many.GetMount().MountFlags = []string{"noatime", "ro"}
+	if !isReader(many) {
+		t.Error("the mount option ro does not count")
+	}
+}
+
 func makeCapability(mode csi.VolumeCapability_AccessMode_Mode, kind string) *csi.VolumeCapability {
 	return &csi.VolumeCapability{
 		AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},

@@ -41,11 +41,7 @@ func (d *driver) NodeStageVolume(ctx context.Context, request *csi.NodeStageVolu
 	if err := d.check(request.GetVolumeCapability()); err != nil {
 		return nil, err
 	}
-	who, err := readCredentials(request.GetSecrets())
-	if err != nil {
-		return nil, err
-	}
-	release, err := d.claim(ctx, request.GetVolumeId())
+	who, release, err := d.claimAs(ctx, request.GetVolumeId(), request.GetSecrets())
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +138,15 @@ func (d *driver) NodeUnstageVolume(ctx context.Context, request *csi.NodeUnstage
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
 
+// findStaged returns the stage at the path; an error when nothing is staged there.
+func (d *driver) findStaged(volume, path string) (*stage, error) {
+	one, err := d.stages.find(path)
+	if err == nil && one == nil {
+		err = status.Errorf(codes.FailedPrecondition, "volume %s is not staged", volume)
+	}
+	return one, err
+}
+
 // NodePublishVolume shows a staged volume to one pod.
 func (d *driver) NodePublishVolume(ctx context.Context, request *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	release, err := d.claim(ctx, request.GetVolumeId())
@@ -149,12 +154,9 @@ func (d *driver) NodePublishVolume(ctx context.Context, request *csi.NodePublish
 		return nil, err
 	}
 	defer release()
-	one, err := d.stages.find(request.GetStagingTargetPath())
+	one, err := d.findStaged(request.GetVolumeId(), request.GetStagingTargetPath())
 	if err != nil {
 		return nil, err
-	}
-	if one == nil {
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is not staged", request.GetVolumeId())
 	}
 	// The kubelet stages a volume once: a mount that has died since is noticed here.
 	if err := d.ensureStaged(ctx, one); err != nil {
@@ -189,7 +191,7 @@ func (d *driver) publish(ctx context.Context, stage *stage, request *csi.NodePub
 	if err := os.MkdirAll(target, 0o750); err != nil {
 		return err
 	}
-	return bind(stage.Path, target, request.GetReadonly() || stage.ReadOnly)
+	return bind(stage.Path, target, request.GetReadonly() || isReader(request.GetVolumeCapability()))
 }
 
 func (d *driver) NodeUnpublishVolume(ctx context.Context, request *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
@@ -215,12 +217,9 @@ func (d *driver) NodeExpandVolume(ctx context.Context, request *csi.NodeExpandVo
 		return nil, err
 	}
 	defer release()
-	one, err := d.stages.find(request.GetStagingTargetPath())
+	one, err := d.findStaged(request.GetVolumeId(), request.GetStagingTargetPath())
 	if err != nil {
 		return nil, err
-	}
-	if one == nil {
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is not staged", request.GetVolumeId())
 	}
 	if err := d.backend.grow(ctx, one); err != nil {
 		return nil, err
@@ -263,9 +262,10 @@ func makeUsage(found *unix.Statfs_t) []*csi.VolumeUsage {
 	return usage
 }
 
-// isReader tells whether nobody may write to the volume on this node.
+// isReader tells whether nobody may write to the volume on this node: by its access mode, or by the
+// mount option `ro` of its PersistentVolume. The kubelet passes on no csi.readOnly of that.
 func isReader(capability *csi.VolumeCapability) bool {
-	return slices.Contains([]csi.VolumeCapability_AccessMode_Mode{
+	return slices.Contains(capability.GetMount().GetMountFlags(), "ro") || slices.Contains([]csi.VolumeCapability_AccessMode_Mode{
 		csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
 		csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
 	}, capability.GetAccessMode().GetMode())

@@ -43,16 +43,15 @@ class Release:
     plane: ControlPlane
     directory: Path
 
-    async def run(self, *, prefix: str = "", storage: dict[str, Any] | None = None) -> Controller:
-        """A controller under the policy of that prefix of team namespaces."""
-        install(self.plane, HUB, {"teamNamespacePrefix": prefix})
+    async def run(self, *, prefix: str = "", storage: dict[str, Any] = STORAGE) -> Controller:
+        """A controller under the policy of that prefix and of those datasets."""
+        values = {"teamNamespacePrefix": prefix, "storage": {"datasets": storage["datasets"]}}
+        install(self.plane, HUB, values)
         async with connect(self.plane) as admin:
             kubeconfig = await write_kubeconfig(self.plane, admin, HUB, self.directory)
         await wait_until_in_force(kubeconfig, HUB, prefix or f"{HUB}-")
         environment = {"KUBECONFIG": str(kubeconfig), "TEAM_NAMESPACE_PREFIX": prefix}
-        return Controller(
-            self.plane, HUB, self.directory, storage=storage or STORAGE, environment=environment
-        )
+        return Controller(self.plane, HUB, self.directory, storage=storage, environment=environment)
 
 
 @pytest.fixture(scope="module")
@@ -90,15 +89,17 @@ def claims_of(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
 
 
-async def wait_for_storage(teams: Teams, team: str, datasets: list[str]) -> dict[str, Any]:
-    """Storage of a Team once it has its share and these datasets."""
+async def wait_for_storage(teams: Teams, team: str, datasets: list[str]) -> None:
+    """Return once a team has the claim of its share, and its servers are offered these datasets."""
 
-    async def find() -> dict[str, Any] | None:
-        found = (await teams.get(team)).get("status", {}).get("storage") or {}
-        offered = [dataset["name"] for dataset in found.get("datasets", [])]
-        return found if offered == datasets and "share" in found else None
+    async def is_there() -> bool:
+        status = (await teams.get(team)).get("status", {})
+        found = (status.get("storage") or {}).get("datasets", [])
+        if [dataset["name"] for dataset in found] != datasets:
+            return False
+        return not await is_gone(teams.cluster, f"{claims_of(status['namespace'])}/share")
 
-    return await wait_until(find, within=30, what=f"storage of team {team}")
+    await wait_until(is_there, within=60, what=f"storage of team {team}")
 
 
 async def is_gone(cluster: Cluster, path: str) -> bool:

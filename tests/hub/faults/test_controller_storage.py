@@ -20,6 +20,7 @@ from spectrum_spawner.controller.storage_settings import (
     CephFSSettings,
     DatasetSettings,
     StorageSettings,
+    VolumeSettings,
 )
 from spectrum_spawner.owner import Owner
 from tests.hub.clock import wait_until
@@ -70,11 +71,15 @@ async def prepare(plane: ControlPlane) -> None:
             await create_class(admin, name, expandable=name != "fixed")
 
 
-async def create_class(admin: Cluster, name: str, *, expandable: bool = True) -> None:
+async def create_class(
+    admin: Cluster, name: str, *, expandable: bool = True, waits: bool = False
+) -> None:
+    """`waits`: its claims get their volumes when a pod is to mount them."""
     manifest = {
         "metadata": {"name": name},
         "provisioner": "rook-ceph.cephfs.csi.ceph.com",
         "allowVolumeExpansion": expandable,
+        "volumeBindingMode": "WaitForFirstConsumer" if waits else "Immediate",
     }
     await admin.create(CLASSES, manifest)
 
@@ -197,7 +202,10 @@ async def find_condition(teams: Teams, team: str) -> dict[str, Any]:
 
 
 async def wait_for_status(teams: Teams, team: str, expected: dict[str, Any]) -> None:
-    """Wait until `status.storage` has exactly these parts beside the scratch disks on offer."""
+    """Wait until `status.storage` has exactly these parts beside the scratch disks on offer.
+
+    Nothing is withheld from servers then.
+    """
 
     async def is_so() -> bool:
         found = dict((await teams.get(team))["status"].get("storage") or {})
@@ -265,19 +273,66 @@ async def purge(teams: Teams, path: str, value: str, *, by: str = "kubectl-annot
 # The share.
 
 
-async def test_a_share_is_there_as_soon_as_the_team_is_ready(teams: Teams) -> None:
+async def test_servers_start_without_a_share_until_it_has_its_volume(teams: Teams) -> None:
     ready = await teams.create_ready("flight")
-    assert ready["status"]["storage"] == {
-        "share": {"claim": "share", "size": "2Gi", "phase": "Pending", "prepared": False},
-        "scratch": {"size": "1Gi", "storageClass": "rook-ceph-block"},
-    }
     pending = await wait_for_storage(teams, "flight", "Pending")
     assert pending["status"] == "False"
     assert "describe persistentvolumeclaim share" in pending["message"]
+    assert ready["status"]["storage"] == {
+        "scratch": {"size": "1Gi", "storageClass": "rook-ceph-block"},
+        "withheld": [{"kind": "share", "name": "", "why": pending["message"]}],
+    }
     await give_volume(teams.cluster, f"{claims_of('spectrum-flight')}/share")
     await wait_for_storage(teams, "flight", "Provided")
     share = {"claim": "share", "size": "2Gi", "phase": "Bound", "prepared": False}
     await wait_for_status(teams, "flight", {"share": share})
+
+
+async def test_a_share_that_lost_its_volume_is_mounted_no_more(teams: Teams) -> None:
+    await teams.create_ready("unlucky")
+    path = f"{claims_of('spectrum-unlucky')}/share"
+    await give_volume(teams.cluster, path)
+    share = {"claim": "share", "size": "2Gi", "phase": "Bound", "prepared": False}
+    await wait_for_status(teams, "unlucky", {"share": share})
+    volume = (await teams.cluster.get(path))["spec"]["volumeName"]
+    await teams.cluster.patch(f"{VOLUMES}/{volume}", {"metadata": {"finalizers": None}})
+    await teams.cluster.delete(f"{VOLUMES}/{volume}")
+    lost = await wait_for_storage(teams, "unlucky", "Lost")
+    assert lost["message"] == "share has lost the volume behind."
+    why = {"kind": "share", "name": "", "why": lost["message"]}
+    await wait_for_status(teams, "unlucky", {"withheld": [why]})
+
+
+async def test_a_share_whose_volume_waits_for_a_server_is_mounted(teams: Teams) -> None:
+    await create_class(teams.cluster, "patient", waits=True)
+    await teams.create_ready("first-come", storage={"share": {"storageClass": "patient"}})
+    waiting = await wait_for_storage(teams, "first-come", "Waiting")
+    assert (waiting["status"], waiting["message"]) == (
+        "True",
+        "share gets its volume when the first server mounts it.",
+    )
+    share = {"claim": "share", "size": "2Gi", "phase": "Pending", "prepared": False}
+    await wait_for_status(teams, "first-come", {"share": share})
+
+
+async def test_classes_that_do_not_exist_are_named_for_the_hub_until_they_do(
+    teams: Teams,
+) -> None:
+    storage = {
+        "home": {"storageClass": "typing"},
+        "share": {"enabled": False},
+        "scratch": {"storageClass": "error"},
+    }
+    await teams.create_ready("mistyped", storage=storage)
+    missing = await wait_for_storage(teams, "mistyped", "ClassMissing")
+    assert missing["message"] == (
+        "There is no StorageClass typing, which each home asks for. "
+        "There is no StorageClass error, which each scratch disk asks for."
+    )
+    await wait_for_status(teams, "mistyped", {"missingClasses": ["error", "typing"]})
+    for name in ("error", "typing"):
+        await create_class(teams.cluster, name)
+    await wait_for_status(teams, "mistyped", {})
 
 
 async def test_a_team_has_its_own_idea_of_its_share(teams: Teams) -> None:
@@ -343,9 +398,12 @@ async def test_a_share_is_known_by_its_owner_marks_whatever_its_name_and_class(
     await teams.cluster.create(path, copy)
     await teams.cluster.delete(f"{path}/share")
 
+    await give_volume(teams.cluster, f"{path}/share-of-last-week")
+
     async def is_taken_over() -> bool:
         team = await teams.get("restored")
-        return team["status"]["storage"]["share"]["claim"] == "share-of-last-week"
+        share = team["status"]["storage"].get("share") or {}
+        return share.get("claim") == "share-of-last-week"
 
     await wait_until(is_taken_over, within=10, what="the other claim")
     await wait_until(lambda: is_gone(teams.cluster, f"{path}/share"), within=10, what="the end")
@@ -395,6 +453,7 @@ async def set_quota(teams: Teams, team: str, size: str) -> None:
 async def test_a_share_is_prepared_once_a_pod_has_said_so(teams: Teams) -> None:
     await teams.create_ready("first")
     path = f"{claims_of('spectrum-first')}/share"
+    await give_volume(teams.cluster, path)
     pod = await start_pod(
         teams, "first", make_pod("first", "jupyter-alice", "share", node="node", prepares=True)
     )
@@ -409,7 +468,7 @@ async def test_a_share_is_prepared_once_a_pod_has_said_so(teams: Teams) -> None:
     }
     ended = {"phase": "Pending", "initContainerStatuses": [container]}
     await teams.cluster.patch(f"{pod}/status", {"status": ended})
-    share = {"claim": "share", "size": "2Gi", "phase": "Pending", "prepared": True}
+    share = {"claim": "share", "size": "2Gi", "phase": "Bound", "prepared": True}
     await wait_for_status(teams, "first", {"share": share})
     claim = await teams.cluster.get(path)
     assert claim["metadata"]["annotations"][names.ANNOTATION_PREPARED] == "true"
@@ -483,7 +542,12 @@ async def test_a_size_that_the_storage_cannot_give_is_taken_back(teams: Teams) -
 async def test_a_dataset_is_bound_for_the_teams_that_may_read_it(teams: Teams) -> None:
     await teams.create_ready("others", storage={"share": {"enabled": False}})
     await teams.create_ready("readers", storage={"share": {"enabled": False}})
-    entry = {"name": "imagenet", "title": "ImageNet", "claim": "dataset-imagenet"}
+    entry = {
+        "name": "imagenet",
+        "title": "ImageNet",
+        "claim": "dataset-imagenet",
+        "size": "150Gi",
+    }
     await wait_for_status(teams, "readers", {"datasets": [entry]})
     claim = f"{claims_of('spectrum-readers')}/dataset-imagenet"
     await wait_until(lambda: is_bound(teams.cluster, claim), within=15, what="binding")
@@ -506,7 +570,8 @@ async def look(
     plane: ControlPlane, directory: Path, team: str, *datasets: DatasetSettings
 ) -> float | None:
     """One look at a team of a release with these datasets."""
-    settings = StorageSettings(cephfs=CEPHFS, datasets=datasets)
+    home = VolumeSettings(enabled=True, storage_class="rook-cephfs")
+    settings = StorageSettings(home=home, cephfs=CEPHFS, datasets=datasets)
     async with running_reconciler(plane, "alone", directory, storage=settings) as reconciler:
         return await reconciler.reconcile(team)
 
@@ -523,7 +588,10 @@ async def test_a_dataset_that_is_wanted_no_more_goes_when_nobody_mounts_it(
     status = (await alone.get("flight"))["status"]
     assert pause is not None
     assert "storage" not in status
-    assert "jupyter-alice had it at the start" in status["conditions"][-1]["message"]
+    assert status["conditions"][-1]["message"] == (
+        "Dataset mnist is offered no more: it goes once no pod mounts it; now it is mounted by "
+        "jupyter-alice."
+    )
     assert await alone.cluster.find(claim) is not None
     await stop_pod(alone, pod)
     await look(plane, tmp_path, "flight")
@@ -556,6 +624,42 @@ async def test_a_dataset_that_moves_gets_another_volume(
     live = await alone.cluster.get(volume)
     assert live["spec"]["csi"]["volumeHandle"] != before["spec"]["csi"]["volumeHandle"]
     assert live["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+
+
+async def test_a_dataset_that_moves_is_offered_as_it_was_while_a_server_has_it(
+    plane: ControlPlane, alone: Teams, tmp_path: Path
+) -> None:
+    await alone.create("busy")
+    await look(plane, tmp_path, "busy", MNIST)
+    claim = f"{claims_of('alone-busy')}/dataset-mnist"
+    await wait_until(lambda: is_bound(alone.cluster, claim), within=15, what="binding")
+    pod = await start_pod(alone, "busy", make_pod("busy", "jupyter-alice", "dataset-mnist"))
+    moved = replace(MNIST, path="/volumes/datasets/mnist-2", title="MNIST 2")
+    await look(plane, tmp_path, "busy", moved)
+    status = (await alone.get("busy"))["status"]
+    entry = {"name": "mnist", "title": "MNIST 2", "claim": "dataset-mnist", "size": "1Gi"}
+    assert (status["storage"], status["conditions"][-1]["message"]) == (
+        {"datasets": [entry]},
+        "Dataset mnist is offered as it was: it changes once no pod mounts it; now it is mounted "
+        "by jupyter-alice.",
+    )
+    await stop_pod(alone, pod)
+    await look(plane, tmp_path, "busy", moved)
+    await wait_until(lambda: is_gone(alone.cluster, claim), within=15, what="the claim's end")
+
+
+async def test_a_dataset_that_is_said_to_be_larger_is_the_same(
+    plane: ControlPlane, alone: Teams, tmp_path: Path
+) -> None:
+    await alone.create("larger")
+    await look(plane, tmp_path, "larger", MNIST)
+    claim = f"{claims_of('alone-larger')}/dataset-mnist"
+    await wait_until(lambda: is_bound(alone.cluster, claim), within=15, what="binding")
+    before = await alone.cluster.get(claim)
+    await look(plane, tmp_path, "larger", replace(MNIST, size="2Gi"))
+    entry = {"name": "mnist", "title": "MNIST", "claim": "dataset-mnist", "size": "2Gi"}
+    assert (await alone.get("larger"))["status"]["storage"] == {"datasets": [entry]}
+    assert await alone.cluster.get(claim) == before
 
 
 async def test_a_claim_that_only_looks_like_one_of_a_dataset_is_said_and_untouched(
@@ -649,11 +753,12 @@ async def test_a_volume_of_somebody_else_is_said_and_untouched(
     pause = await look(plane, tmp_path, "late", MNIST)
     status = (await alone.get("late"))["status"]
     assert pause is not None
-    assert "storage" not in status
-    assert (
-        "Dataset mnist is not offered, since alone-late-dataset-mnist is there and is not"
-        in (status["conditions"][-1]["message"])
+    why = (
+        "Dataset mnist is not offered, since alone-late-dataset-mnist is there and is not this "
+        "team's; it is not touched."
     )
+    assert status["storage"] == {"withheld": [{"kind": "dataset", "name": "mnist", "why": why}]}
+    assert why in status["conditions"][-1]["message"]
     await look(plane, tmp_path, "late")
     live = await alone.cluster.get(f"{VOLUMES}/alone-late-dataset-mnist")
     assert (live["spec"]["csi"], live["metadata"].get("labels")) == (source, None)
@@ -734,7 +839,8 @@ async def test_a_share_that_is_purged_is_made_anew_and_empty(teams: Teams) -> No
         return live is not None and live["metadata"]["uid"] != before
 
     await wait_until(is_new, within=15, what="another share")
-    state = {"claim": "share", "size": "2Gi", "phase": "Pending", "prepared": False}
+    await give_volume(teams.cluster, share)
+    state = {"claim": "share", "size": "2Gi", "phase": "Bound", "prepared": False}
     await wait_for_status(teams, "anew", {"share": state})
 
 
@@ -774,7 +880,9 @@ async def test_a_look_at_storage_that_is_as_wanted_writes_nothing(
         before = await read_writes(alone.cluster)
         await reconciler.reconcile("calm")
         written = await read_writes(alone.cluster) - before
-    assert {key: n for key, n in written.items() if "lease" not in key} == {}
+    # kube-controller-manager's own: it says again and again which claims wait
+    others = ("leases", "events")
+    assert {key: n for key, n in written.items() if not key.endswith(others)} == {}
 
 
 async def settle(reconciler: Reconciler, teams: Teams, team: str) -> None:

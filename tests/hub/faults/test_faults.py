@@ -165,6 +165,7 @@ async def test_an_image_that_cannot_be_pulled_is_named_within_30_seconds(
     hub: Hub, flight: Team, node: NodeStub, cluster: Cluster, clock: Clock
 ) -> None:
     node.play = fail_to_pull
+    hub.answer_after(10)
     with clock.hurry(10):
         answer = await hub.start_server("alice")
         assert answer.status == 202
@@ -182,6 +183,7 @@ async def test_a_start_without_room_waits_says_so_and_can_be_cancelled(
 ) -> None:
     await _publish_gpus(hub, cluster, hub_namespace, total=4, free=0)
     node.play = find_no_room
+    hub.answer_after(10)
     with clock.hurry(10):
         assert (await hub.start_server("alice", {**FLIGHT, "profile": "gpu-1"})).status == 202
     with clock.hurry(50):
@@ -213,6 +215,7 @@ async def test_a_start_that_finds_no_room_in_time_says_why_and_leaves_no_pod(
     hub: Hub, flight: Team, node: NodeStub, cluster: Cluster, clock: Clock
 ) -> None:
     node.play = find_no_room
+    hub.answer_after(10)
     with clock.hurry(50):
         assert (await hub.start_server("alice")).status == 202
         await asyncio.sleep(290)
@@ -311,6 +314,7 @@ async def test_a_failed_start_whose_container_will_not_end_still_says_why(
     setup = make_spectrum(hub_namespace)
     setup.config.Spawner.start_timeout = 40
     hub = await start_hub(setup)
+    hub.answer_after(10)
     node.play, node.stop_seconds = fail_to_pull, 40
     with clock.hurry(10):
         assert (await hub.start_server("alice")).status == 202

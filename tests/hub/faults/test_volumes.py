@@ -7,14 +7,18 @@ from typing import Any
 import pytest_asyncio
 
 from spectrum_spawner import names
+from spectrum_spawner.storage_page import find_volumes
 from tests.hub.clock import Clock, wait_until
 from tests.hub.cluster import Cluster
+from tests.hub.fault_proxy import FaultProxy
 from tests.hub.hub import Hub
 from tests.hub.node import NodeStub, run
 from tests.hub.spawners import FLIGHT, make_spectrum
 from tests.hub.team import Team
 from tests.hub.volumes import (
+    create_dataset,
     create_share,
+    find_claims,
     list_claims,
     offer_storage,
     set_unschedulable,
@@ -104,6 +108,66 @@ async def test_a_volume_that_cannot_be_mounted_is_named_and_a_start_goes_on_when
     assert await hub.find_spawner("alice").poll() is None
 
 
+async def test_a_dataset_that_cannot_be_mounted_keeps_nobody_from_starting_again(
+    hub: Hub, flight: Team, cluster: Cluster, node: NodeStub, clock: Clock
+) -> None:
+    hub.find_spawner("alice").start_timeout = 300  # as in a release
+    hub.answer_after(10)
+    await create_dataset(cluster, flight, volume="pv-imagenet")
+    node.play = wait_for_mounts
+    start = asyncio.create_task(hub.start_server("alice", FLIGHT))
+    pod = await wait_until(lambda: cluster.find(flight.find_pod("alice")), within=10)
+    about = {"kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    gone = "rpc error: code = Internal desc = no such directory in the file system"
+    failed = f'MountVolume.MountDevice failed for volume "pv-imagenet" : {gone}'
+    await tell_event(cluster, flight, about, "FailedMount", failed)
+    reason = "no such directory in the file system"
+    await wait_told(hub, f"Waiting for dataset “imagenet” (claim dataset-imagenet): {reason}")
+    with clock.hurry(10):
+        await start
+        await hub.wait_absent("alice", within=60)
+    assert hub.read_failure("alice") == (
+        f"Dataset “imagenet” (claim dataset-imagenet) cannot be mounted: {reason}. Start your "
+        "server again, and for now it starts without that dataset. Ask a cluster administrator to "
+        "look at it."
+    )
+    node.play = run
+    assert (await hub.start_server("alice", FLIGHT)).status == 201
+    spec = (await cluster.get(flight.find_pod("alice")))["spec"]
+    volumes = [volume["name"] for volume in spec["volumes"]]
+    assert volumes == ["home", "share", "temporary", "shared-memory"]
+    told = [step["message"] async for step in hub.find_spawner("alice").progress()]
+    without = "Starting without dataset “imagenet”, which is not ready"
+    assert f"{without}: It could not be mounted: {reason}." in told
+    shown = (await find_volumes(hub.find_spawner("alice").user))["volumes"]
+    assert [(v["state"], v["message"]) for v in shown if v["kind"] == "dataset"] == [
+        ("failed", f"It could not be mounted: {reason}. Servers start without it.")
+    ]
+
+
+async def test_however_much_is_said_of_volumes_claims_are_seldom_asked_for(
+    hub: Hub, flight: Team, cluster: Cluster, node: NodeStub, fault_proxy: FaultProxy
+) -> None:
+    await create_share(cluster, flight, volume="pvc-1")
+    node.play = wait_for_mounts
+    start = asyncio.create_task(hub.start_server("alice", EXP1))
+    pod = await wait_until(lambda: cluster.find(flight.find_pod("alice")), within=10)
+    about = {"kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    fault_proxy.calls.clear()
+    for number in range(20):
+        no = f"rpc error: code = Internal desc = no, for the {number}th time"
+        failed = f'MountVolume.MountDevice failed for volume "pvc-1" : {no}'
+        await tell_event(cluster, flight, about, "FailedMount", failed)
+    await wait_told(hub, "Waiting for the team volume (claim share): no, for the 19th time")
+    asked = [call.path for call in fault_proxy.calls if "persistentvolumeclaim" in call.path]
+    # a look is one list of alice's own and one of the team's
+    assert set(asked) == {find_claims(flight)}
+    assert len(asked) <= 2 * 2
+    await node.report(pod, "Running", {"running": {}})
+    assert (await start).status in (201, 202)
+    await wait_until(lambda: hub.is_ready("alice"), within=10)
+
+
 async def test_a_file_where_a_volume_goes_is_said(
     hub: Hub, flight: Team, cluster: Cluster, node: NodeStub
 ) -> None:
@@ -121,6 +185,6 @@ async def test_a_file_where_a_volume_goes_is_said(
     answer = await hub.start_server("alice", EXP1)
     assert (answer.status, answer.message) == (
         409,
-        "Your server cannot start: “scratch” in your home is no directory, and a volume is to be "
-        "mounted there. Start it without a scratch disk and rename it.",
+        "Your server cannot start: “scratch” in your home is a file, and a volume is to be mounted "
+        "there. Start it without a scratch disk and rename it.",
     )

@@ -708,7 +708,7 @@ async def test_at_the_last_moment_a_server_must_just_have_told_that_nothing_work
     await warn(floor)
     floor.running.wall.ahead += 11 * MINUTE
     await floor.tell_again()
-    floor.running.wall.ahead += 1.7 * MINUTE
+    floor.running.wall.ahead += 2 * MINUTE
     await floor.look()
     assert await hub.is_ready("alice")
     assert floor.culler.round.standings[ALICE].ends_at is not None

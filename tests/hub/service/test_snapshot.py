@@ -82,6 +82,16 @@ async def test_a_token_without_rights_is_no_empty_list(
             await asking.list_active()
 
 
+async def test_a_server_is_found_by_its_owner_and_name(
+    running: hub_of_tests.Hub, asking: Hub
+) -> None:
+    snapshot = Snapshot(asking, lambda: datetime.now(UTC))
+    assert snapshot.find("bob", "gpu") is None
+    await snapshot.refresh()
+    found = [snapshot.find(*key) for key in (("bob", "gpu"), ("alice", ""), ("alice", "gpu"))]
+    assert [server and server.title for server in found] == ["bob/gpu", "alice", None]
+
+
 async def test_many_pages_at_once_are_one_question(
     running: hub_of_tests.Hub, settings: Settings
 ) -> None:

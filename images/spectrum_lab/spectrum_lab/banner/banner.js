@@ -40,7 +40,7 @@
       ...notices.map((notice) => ({
         text: (notice.ends_at ? showEnd(notice.ends_at) : "") + notice.text,
         keep: Boolean(notice.keep),
-        release: notice.kind === "idle",
+        release: true,
         without: Boolean(notice.continue),
       })),
       ...warnings.map((text) => ({ text })),
