@@ -14,6 +14,7 @@ from local.processes import Daemons
 from local.progress import Progress
 from spectrum_spawner import names
 from tests.cluster.servers import OPS_CPU, Servers
+from tests.cluster.teams import made_team
 from tests.cluster.waiting import wait_until
 from tests.conftest import InstalledRelease
 from tests.storage.volumes import BLOCKS
@@ -22,6 +23,7 @@ ROOK = "rook-ceph"  # namespace
 LATE = "late"
 CREATE = ("create", "-f", "-")
 EXP1 = {**OPS_CPU, "scratch": "exp1"}
+IN_DOCK = {**OPS_CPU, "team": "dock"}
 # Prints where each volume is, whose and with what rights, once something was written to it. Data
 # sets take nothing.
 LOOK = """
@@ -165,6 +167,21 @@ def test_a_file_where_a_volume_goes_is_said_and_one_can_help_oneself(bob: Server
     bob.run("ops", "mv", "/home/jovyan/scratch", "/home/jovyan/scratch.txt")
     bob.stop()
     bob.start(EXP1)
+
+
+def test_a_dataset_that_cannot_be_mounted_stops_one_start_only(
+    kubectl: Kubectl, release: InstalledRelease, bob: Servers
+) -> None:
+    quota = {"cpu": "1", "memory": "4Gi", "pods": 2, "gpus": {}}
+    with made_team(release, "dock", quota, groups=["ops"]):
+        offered = ("-n", release.namespace, "wait", "team/dock", "--timeout=60s")
+        kubectl(*offered, "--for=jsonpath={.status.storage.datasets[0].name}=gone")
+        said = "Dataset “gone” (claim dataset-gone) cannot be mounted:"
+        assert said in wait_failed(bob, IN_DOCK)
+        bob.start(IN_DOCK)
+        assert bob.run("dock", "ls", "/home/jovyan/datasets") == "samples\n"
+        assert "Starting without dataset “gone”" in " ".join(bob.read_progress())
+        bob.stop()
 
 
 def test_a_disk_of_a_class_that_does_not_exist_is_refused_at_once(
