@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 from local.ceph import Ceph
-from local.cluster import make_ceph
 from local.kubectl import Kubectl
-from local.paths import find_state
-from local.processes import Daemons
 from local.progress import Progress
 from spectrum_spawner import names
 from tests.cluster.servers import OPS_CPU, Servers
@@ -41,15 +38,6 @@ for volume in json.loads(os.environ["SPECTRUM_VOLUMES"]):
     assert os.stat(f"{path}/.written").st_gid == info.st_gid
 print(json.dumps(found))
 """
-
-
-@pytest.fixture
-def ceph() -> Iterator[Ceph]:
-    """The cluster's Ceph, which runs again afterwards."""
-    ceph = make_ceph(find_state(), Daemons(find_state()))
-    yield ceph
-    with Progress().step("starting Ceph") as step:
-        ceph.start(step)
 
 
 def read_team(kubectl: Kubectl, release: InstalledRelease) -> dict[str, Any]:
