@@ -11,14 +11,16 @@ from tests.conftest import InstalledRelease
 
 
 @contextmanager
-def made_team(release: InstalledRelease, name: str, quota: Mapping[str, Any]) -> Iterator[str]:
+def made_team(
+    release: InstalledRelease, name: str, quota: Mapping[str, Any], **spec: Any
+) -> Iterator[str]:
     """A team for a while, by its namespace; its purge at the end is the one that admins use."""
     kubectl, namespace = release.kubectl, f"{release.namespace}-{name}"
     team = {
         "apiVersion": "spectrum.dev/v1alpha1",
         "kind": "Team",
         "metadata": {"name": name, "namespace": release.namespace},
-        "spec": {"quota": quota},
+        "spec": {"quota": quota, **spec},
     }
     kubectl("apply", "-f", "-", text=json.dumps(team))
     home = ("-n", release.namespace)

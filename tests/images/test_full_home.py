@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(1500)
 KINDS = ("full", "without inodes", "read-only")
 MEANWHILE = "Meanwhile work in another folder; what is in /tmp is lost when the server ends."
 TOLD = {
-    "full": "Your home (/home/jovyan) is full (4 MiB): nothing can be saved there until something "
+    "full": "Your home (/home/jovyan) is full (16 MiB): nothing can be saved there until something "
     f"is deleted. {MEANWHILE}",
     "without inodes": "Your home (/home/jovyan) takes no further file, it has 8: no new one can be "
     f"saved there until some are deleted. {MEANWHILE}",
@@ -51,7 +51,7 @@ def was_used(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def worn(home: Path, kind: str, was_used: bool) -> Iterator[Path]:
     """The home, in which nothing more can be made; ~/scratch has room."""
-    with mounted("tmpfs", home, "size=4m,nr_inodes=8,mode=0777"):
+    with mounted("tmpfs", home, "size=16m,nr_inodes=8,mode=0777"):
         for name in ("scratch", *([".ipython"] if was_used else [])):
             (home / name).mkdir()
             (home / name).chmod(0o777)

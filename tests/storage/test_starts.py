@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from local.ceph import Ceph
-from local.cluster import make_ceph
 from local.kubectl import Kubectl
-from local.paths import find_state
-from local.processes import Daemons
 from local.progress import Progress
 from spectrum_spawner import names
 from tests.cluster.servers import OPS_CPU, Servers
+from tests.cluster.teams import made_team
 from tests.cluster.waiting import wait_until
 from tests.conftest import InstalledRelease
 from tests.storage.volumes import BLOCKS
@@ -22,6 +20,7 @@ ROOK = "rook-ceph"  # namespace
 LATE = "late"
 CREATE = ("create", "-f", "-")
 EXP1 = {**OPS_CPU, "scratch": "exp1"}
+IN_DOCK = {**OPS_CPU, "team": "dock"}
 # Prints where each volume is, whose and with what rights, once something was written to it. Data
 # sets take nothing.
 LOOK = """
@@ -39,15 +38,6 @@ for volume in json.loads(os.environ["SPECTRUM_VOLUMES"]):
     assert os.stat(f"{path}/.written").st_gid == info.st_gid
 print(json.dumps(found))
 """
-
-
-@pytest.fixture
-def ceph() -> Iterator[Ceph]:
-    """The cluster's Ceph, which runs again afterwards."""
-    ceph = make_ceph(find_state(), Daemons(find_state()))
-    yield ceph
-    with Progress().step("starting Ceph") as step:
-        ceph.start(step)
 
 
 def read_team(kubectl: Kubectl, release: InstalledRelease) -> dict[str, Any]:
@@ -101,7 +91,8 @@ def wait_failed(servers: Servers, options: dict[str, str]) -> str:
     if answer.status_code != 202:
         return str(answer.json()["message"])
     wait_until(lambda: not servers.read(), within=120)
-    return servers.person.visit(f"spawn-pending/{servers.person.name}").text
+    # of pages that failed no header names the encoding, only the page itself
+    return servers.person.visit(f"spawn-pending/{servers.person.name}").content.decode()
 
 
 def options_of(options: dict[str, str]) -> dict[str, Any]:
@@ -165,6 +156,24 @@ def test_a_file_where_a_volume_goes_is_said_and_one_can_help_oneself(bob: Server
     bob.run("ops", "mv", "/home/jovyan/scratch", "/home/jovyan/scratch.txt")
     bob.stop()
     bob.start(EXP1)
+
+
+def test_a_dataset_that_cannot_be_mounted_stops_one_start_only(
+    kubectl: Kubectl, release: InstalledRelease, bob: Servers
+) -> None:
+    quota = {"cpu": "1", "memory": "4Gi", "pods": 2, "gpus": {}}
+    with made_team(release, "dock", quota, groups=["ops"]):
+        offered = ("-n", release.namespace, "wait", "team/dock", "--timeout=60s")
+        kubectl(*offered, "--for=jsonpath={.status.storage.datasets[0].name}=gone")
+        said = "Dataset “gone” (claim dataset-gone) cannot be mounted:"
+        assert said in wait_failed(bob, IN_DOCK)
+        bob.start(IN_DOCK)
+        assert bob.run("dock", "ls", "/home/jovyan/datasets") == "samples\n"
+        told = bob.person.visit("spectrum/volumes").json()["volumes"]
+        (gone,) = (each for each in told if (each["team"], each["name"]) == ("dock", "gone"))
+        assert gone["state"] == "failed"
+        assert gone["message"].endswith("Servers start without it.")
+        bob.stop()
 
 
 def test_a_disk_of_a_class_that_does_not_exist_is_refused_at_once(

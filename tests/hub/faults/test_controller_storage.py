@@ -295,8 +295,9 @@ async def test_a_share_that_lost_its_volume_is_mounted_no_more(teams: Teams) -> 
     share = {"claim": "share", "size": "2Gi", "phase": "Bound", "prepared": False}
     await wait_for_status(teams, "unlucky", {"share": share})
     volume = (await teams.cluster.get(path))["spec"]["volumeName"]
-    await teams.cluster.patch(f"{VOLUMES}/{volume}", {"metadata": {"finalizers": None}})
     await teams.cluster.delete(f"{VOLUMES}/{volume}")
+    # only of what is deleted already: Kubernetes would set it again
+    await teams.cluster.patch(f"{VOLUMES}/{volume}", {"metadata": {"finalizers": None}})
     lost = await wait_for_storage(teams, "unlucky", "Lost")
     assert lost["message"] == "share has lost the volume behind."
     why = {"kind": "share", "name": "", "why": lost["message"]}

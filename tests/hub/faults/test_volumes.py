@@ -155,7 +155,7 @@ async def test_however_much_is_said_of_volumes_claims_are_seldom_asked_for(
     about = {"kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
     fault_proxy.calls.clear()
     for number in range(20):
-        no = f"rpc error: code = Internal desc = no, for the {number}th time"
+        no = f"rpc error: code = Internal desc = no, for the {number:02}th time"
         failed = f'MountVolume.MountDevice failed for volume "pvc-1" : {no}'
         await tell_event(cluster, flight, about, "FailedMount", failed)
     await wait_told(hub, "Waiting for the team volume (claim share): no, for the 19th time")

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from local.ceph import Ceph
-from local.cluster import make_ceph
 from local.csi import list_fuse_servers
 from local.kubectl import Kubectl
 from local.paths import find_state
-from local.processes import Daemons
 from tests.storage.outage import start_what_does_not_run
 from tests.storage.volumes import BLOCKS, FILES, MIB, Volumes, try_to, volumes_of
 from tests.storage.writing import check_that_nothing_is_lost
@@ -24,13 +22,6 @@ from tests.storage.writing import check_that_nothing_is_lost
 def volumes(kubectl: Kubectl, image: str) -> Iterator[Volumes]:
     with volumes_of(kubectl, "spectrum-outages", image) as volumes:
         yield volumes
-
-
-@pytest.fixture
-def ceph() -> Iterator[Ceph]:
-    """The cluster's Ceph, which runs again afterwards."""
-    yield make_ceph(find_state(), Daemons(find_state()))
-    start_what_does_not_run()
 
 
 @pytest.fixture(scope="module")
