@@ -22,6 +22,7 @@ ENDING, IDLE, UNKNOWN, HELD, WORKING = "ending", "idle", "unknown", "held", "wor
 GPU_IDLE = "gpu-idle"  # the server works, and its GPUs have not for hours
 STARTING, STOPPING = "starting", "stopping"
 STATES = (ENDING, IDLE, GPU_IDLE, UNKNOWN, HELD, WORKING, STARTING, STOPPING)
+AT_WORK = {WORKING, HELD, GPU_IDLE, UNKNOWN}  # of which something may be lost by a slip
 KEEP, HOLD, END_HOLD = "keep", "hold", "end-hold"
 CONTINUE, RELEASE = "continue", "release"
 NO_PRODUCT = "GPU"  # of profiles that take any
@@ -60,6 +61,10 @@ class GpuRow:
     def key(self) -> str:
         """How forms name the server: a name has no slash."""
         return f"{self.server.user}/{self.server.name}"
+
+    @property
+    def may_work(self) -> bool:
+        return self.state in AT_WORK
 
     def as_seen_by(self, viewer: Viewer) -> "GpuRow":
         may = self.may if may_keep_or_release(viewer, self.server) else ()

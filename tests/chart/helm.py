@@ -54,9 +54,8 @@ class Helm:
         """The manifests, as `helm template` prints them."""
         version = load_versions()["kube"]["kubernetes"]
         arguments = ("template", "spectrum", CHART, "-n", namespace, "--kube-version", version)
-        return [
-            found for found in yaml.safe_load_all(self._run(*arguments, values=values)) if found
-        ]
+        told = self._run(*arguments, values=values)
+        return [found for found in yaml.load_all(told, yaml.CSafeLoader) if found]
 
     def find(
         self, kind: str, name: str, values: Mapping[str, Any] = ACCEPTED, **options: str

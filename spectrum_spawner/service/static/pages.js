@@ -100,7 +100,7 @@ document.addEventListener("submit", (event) => {
       ? [...picked].filter((pick) => pick.closest("tr").querySelector("[data-works]")).length
       : Number(button?.hasAttribute("data-works") ?? 0);
   if (!works && !all) return;
-  const some = works === 1 ? "A server that works or is held" : `${works} servers that work or are held`;
+  const some = works === 1 ? "A server that may work or is held" : `${works} servers that may work or are held`;
   const what = all ? `${all}, also what works,` : some;
   if (!window.confirm(`${what} would be stopped: what is not saved is lost. Go on nonetheless?`)) {
     event.preventDefault();

@@ -109,7 +109,7 @@ async def test_the_focus_and_what_is_selected_stay_when_the_board_changes(
     await expect(page.locator("#board tbody tr")).to_have_count(2, timeout=SOON)
     await expect(pick).to_be_checked()
     await expect(pick).to_be_focused()
-    await expect(page.get_by_role("button", name="Release 1 selected")).to_be_enabled()
+    await expect(page.get_by_role("button", name="Release 1 selected", exact=True)).to_be_enabled()
     assert await page.input_value("[name=reason]") == "Half a sen"
 
 
@@ -124,9 +124,7 @@ async def test_a_lead_releases_by_the_keyboard(warned: Floor, hub: Hub, visit: V
 
 
 async def test_what_works_is_not_released_by_a_slip(floor: Floor, hub: Hub, visit: Visit) -> None:
-    floor.idle()
-    floor.tell("alice", watched_since=floor.now, processes=[{"name": "train.py", "cpu": 0.9}])
-    await floor.look()
+    # nobody knows yet what it does
     page = await visit("bob")
     asked: list[str] = []
 
@@ -137,7 +135,7 @@ async def test_what_works_is_not_released_by_a_slip(floor: Floor, hub: Hub, visi
     page.on("dialog", dismiss)
     await page.get_by_role("button", name="Release the server of alice").click()
     assert asked == [
-        "A server that works or is held would be stopped: what is not saved is lost. "
+        "A server that may work or is held would be stopped: what is not saved is lost. "
         "Go on nonetheless?"
     ]
     assert await hub.is_ready("alice")
@@ -180,7 +178,9 @@ async def test_a_thousand_rows_are_shown_and_chosen_from(floor: Floor, visit: Vi
     assert time.monotonic() - begun < 10
     assert await width_of(page) == WIDE["width"]
     await page.get_by_label("Select all").check()
-    await expect(page.get_by_role("button", name="Release 1000 selected")).to_be_enabled()
+    await expect(
+        page.get_by_role("button", name="Release 1000 selected", exact=True)
+    ).to_be_enabled()
     await page.get_by_label("Person or server").fill("DEPARTMENT")
     await page.get_by_role("button", name="Show").click()
     await expect(page.locator("#board tbody tr")).to_have_count(1)
@@ -214,7 +214,9 @@ async def test_an_edited_policy_is_tried_and_stays_as_typed(warned: Floor, visit
     assert await policy.input_value() == typed
     await policy.fill("rules: [")
     await page.get_by_role("button", name="Try").click()
-    await expect(page.get_by_role("alert")).to_contain_text("The policy is no YAML in line 1")
+    await expect(page.get_by_role("alert")).to_contain_text(
+        "The policy is no YAML without aliases in line 1"
+    )
     assert await policy.input_value() == "rules: ["
 
 

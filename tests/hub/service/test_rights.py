@@ -265,10 +265,13 @@ async def test_who_may_do_what(
 
     results: dict[str, dict[str, bool]] = {}
     for action in table:
-        # each stop begins a new run of the server, with a new token
-        token = await read_server_token(cluster, teams["flight"], "alice")
-        scene.people["server"] = Token(service.url, token)
-        results[action] = {viewer: await scene.can(viewer, action) for viewer in VIEWERS}
+        results[action] = {}
+        for viewer in VIEWERS:
+            if viewer == "server":
+                # each stop begins a new run of the server, with a new token
+                token = await read_server_token(cluster, teams["flight"], "alice")
+                scene.people["server"] = Token(service.url, token)
+            results[action][viewer] = await scene.can(viewer, action)
     with capsys.disabled():
         print(show(results))  # noqa: T201 - who may do what is for people to read
     assert results == table

@@ -1,0 +1,92 @@
+"""A GPU that nobody uses goes back, one that trains stays, and all can read who ended what."""
+
+from contextlib import ExitStack
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from spectrum_spawner import names
+from tests.browser import lab
+from tests.browser.steps import READY, start
+from tests.cluster.gpus import find_gpus, working
+
+CARD = "gpu-1"
+TRAINING = "(nohup sleep 3600 > ~/training.log 2>&1 &)"
+# Milliseconds. The rule of these teams ends a server after two idle minutes and warns after one;
+# what runs in a server is told each minute.
+WARNED = 240_000
+ENDED = 300_000
+
+
+def enter(page: Page, release, name: str) -> None:
+    start(page, profile=CARD)
+    page.wait_for_url(f"**/user/{name}/lab**", timeout=READY)
+    expect(page.locator("#jp-main-dock-panel")).to_be_visible(timeout=READY)
+
+
+def leave_training(page: Page, release, name: str, team: str, stack: ExitStack) -> None:
+    """Start a training that has the GPU, and close JupyterLab."""
+    lab.run_in_terminal(page, TRAINING)
+    (gpu,) = find_gpus(f"{release.namespace}-{team}", names.server_name(name, ""))
+    stack.enter_context(working(gpu, utilisation=85))
+    page.goto("about:blank")
+
+
+def row_of(board: Page, name: str) -> Locator:
+    return board.locator("#board tbody tr", has_text=name)
+
+
+def see_warning_and_keep_once(page: Page) -> None:
+    banner = page.get_by_role("status", name="Spectrum")
+    told, keep = banner.get_by_role("listitem"), banner.get_by_role("button", name="Keep this")
+    expect(told).to_contain_text(["This server ends at"], timeout=WARNED)
+    keep.click()
+    expect(told).to_have_count(0)
+    expect(told).to_contain_text(["This server ends at"], timeout=WARNED)
+    expect(keep).to_be_hidden()
+
+
+def read_why(page: Page, release) -> None:
+    """JupyterLab's address and the home page say what ended the server, and the way back."""
+    page.goto(f"{release.url}user/dave/lab")
+    expect(page.locator("body")).to_contain_text("This server has done nothing")
+    page.goto(f"{release.url}hub/home")
+    home = page.locator("#default-server")
+    expect(home).to_contain_text("This server has done nothing")
+    expect(home).to_contain_text("Your files are kept")
+    expect(home.get_by_role("button", name="Start again")).to_be_enabled()
+
+
+def read_audit(page: Page, release, name: str) -> list[tuple[str, str]]:
+    """What was done to somebody's server, and by whom, the first first."""
+    page.goto(f"{release.url}services/spectrum/audit?server={name}/")
+    rows = page.locator("tbody tr").all()
+    cells = [row.locator("td").all_inner_texts() for row in rows]
+    return [(action, actor) for _, action, actor, *_ in reversed(cells)]
+
+
+@pytest.mark.timeout(1200)
+def test_an_idle_gpu_goes_back_and_a_training_stays_until_an_admin_releases_it(sign_in, release):
+    with ExitStack() as stack:
+        erin, dave = sign_in("erin"), sign_in("dave")
+        enter(erin, release, "erin")
+        leave_training(erin, release, "erin", "line-vision", stack)
+        enter(dave, release, "dave")
+        admin = sign_in("admin", release.admin_password)
+        admin.goto(f"{release.url}services/spectrum/")
+        expect(row_of(admin, "erin")).to_contain_text("working", timeout=WARNED)
+
+        see_warning_and_keep_once(dave)
+        expect(row_of(admin, "dave")).to_contain_text("ending")
+        expect(row_of(admin, "dave")).to_have_count(0, timeout=ENDED)
+        read_why(dave, release)
+
+        expect(row_of(admin, "erin")).to_contain_text("working")
+        admin.get_by_label("Reason, which the owner can read").fill("The demo needs it.")
+        admin.once("dialog", lambda dialog: dialog.accept())
+        row_of(admin, "erin").get_by_role("button", name="Release the server of erin").click()
+        expect(row_of(admin, "erin")).to_have_count(0, timeout=READY)
+    erin.goto(f"{release.url}hub/home")
+    expect(erin.locator("#default-server")).to_contain_text("by admin: The demo needs it.")
+    assert read_audit(admin, release, "dave") == []
+    assert read_audit(admin, release, "erin") == []
