@@ -60,6 +60,7 @@ async def shell(
     start_service: StartService, hub: Hub, teams: dict[str, Team]
 ) -> AsyncIterator[Shell]:
     """Alice's server holds a GPU, does nothing, and has ten minutes left."""
+    assert (await hub.call("POST", "/users/carol")).status == 201  # she is in no team
     assert (await hub.start_server("alice", GPU)).status == 201
     async with PrometheusStub(Wall()) as stub:
         floor = await start_floor(start_service, stub, hub, teams["flight"])
