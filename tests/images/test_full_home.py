@@ -113,7 +113,8 @@ def test_a_server_starts_and_runs_notebooks_elsewhere(server: Server, kind: str)
     run_line(server, f"jupyter execute --inplace /tmp/{notebook.name} 2> /dev/null")
     (cell,) = json.loads(notebook.read_text())["cells"]
     assert cell["outputs"][0]["text"] == ["42\n"]
-    assert server.get_json("spectrum/banner") == {"warnings": [TOLD[kind]], "notices": []}
+    told = {"warnings": [TOLD[kind]], "notices": [], "page": "", "own": True}
+    assert server.get_json("spectrum/banner") == told
 
 
 def test_a_notebook_is_made_saved_and_opened_on_another_volume(server: Server) -> None:
