@@ -88,5 +88,16 @@ def test_an_idle_gpu_goes_back_and_a_training_stays_until_an_admin_releases_it(s
         expect(row_of(admin, "erin")).to_have_count(0, timeout=READY)
     erin.goto(f"{release.url}hub/home")
     expect(erin.locator("#default-server")).to_contain_text("by admin: The demo needs it.")
-    assert read_audit(admin, release, "dave") == []
-    assert read_audit(admin, release, "erin") == []
+    assert read_audit(admin, release, "dave") == [
+        ("start", "user:dave"),
+        ("warn", "service:spectrum"),
+        ("extend", "server:dave/"),
+        ("warn", "service:spectrum"),
+        ("cull", "service:spectrum"),
+        ("stop", "service:spectrum"),
+    ]
+    assert read_audit(admin, release, "erin") == [
+        ("start", "user:erin"),
+        ("release", "user:admin"),
+        ("stop", "service:spectrum"),
+    ]
