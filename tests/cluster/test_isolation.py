@@ -256,7 +256,7 @@ def list_rights(allowed: set[Right], account: str, namespace: str) -> str:
     return "; ".join(found) or "nothing"
 
 
-def test_nobody_but_hub_and_controllers_reads_the_tokens_in_a_teams_pods(
+def test_nobody_but_hub_service_and_controllers_reads_the_tokens_in_a_teams_pods(
     release: InstalledRelease, kubectl: Kubectl, east: str
 ) -> None:
     """A pod's environment holds its JUPYTERHUB_API_TOKEN; the cluster's own parts may read it."""
@@ -271,8 +271,8 @@ def test_nobody_but_hub_and_controllers_reads_the_tokens_in_a_teams_pods(
     ways += [("get", "secrets"), ("list", "secrets")]
     asked = (Right(account, *way, east) for account, way in product(accounts, ways))
     readers = {right.account for right in find_allowed(kubectl, asked)}
-    hub = release.namespace
-    assert readers == {f"{hub}:hub", f"{hub}:controller", f"{DEMO}:controller"}
+    ours = {f"{release.namespace}:{name}" for name in ("hub", "service", "controller")}
+    assert readers == {*ours, f"{DEMO}:controller"}
 
 
 def reach_until(
