@@ -262,6 +262,9 @@ def _read_series(
 ) -> Reading:
     """Several GPUs work if one does, and are idle if each is known to be."""
     needed = run.gpus or 1 if source in (GPU, POWER) else 1
+    # a GPU that nothing measures any more may have been one of a former pod of the same name
+    here = {each.device for each in series if each.at is not None}
+    series = [each for each in series if not here or each.device in here]
     if len(series) == needed == 1:
         return series[0].read(run, floor=floor, now=now)
     found = [each.read(run, floor=floor, now=now) for each in series]

@@ -74,6 +74,9 @@ def write_history(now: datetime) -> History:
     # Before its container was started, somebody else had the name.
     gpu("young", lambda ago: 95 if ago > 10 else 0)
 
+    # So with other GPUs.
+    gpu("young-elsewhere", lambda ago: 0 if ago > 20 else None, lambda ago: 0 if ago < 10 else None)
+
     def cpu(pod: str, cores: float, *, container: str = "notebook") -> None:
         labels = {"namespace": NAMESPACE, "pod": pod, "container": container}
         history.add(CPU_SECONDS, labels, lambda ago: cores * (7200 - 60 * ago))
@@ -179,6 +182,13 @@ async def test_a_young_pod_is_idle_no_longer_than_it_lives(
 ) -> None:
     found = read(measured, "young", now, old=5)
     assert (found.answer, found.since) == (Answer.IDLE, now - timedelta(minutes=5))
+
+
+async def test_the_gpu_of_a_former_pod_of_that_name_says_nothing(
+    measured: Measured, now: datetime
+) -> None:
+    assert len(measured.series[NAMESPACE, "young-elsewhere"]) == 2
+    assert read(measured, "young-elsewhere", now, old=10).answer is Answer.IDLE
 
 
 async def test_power_and_cpu_are_read_by_pod(measured: Measured, now: datetime) -> None:
