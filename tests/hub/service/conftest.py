@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser as Chromium
-from playwright.async_api import async_playwright
+from playwright.async_api import async_playwright, expect
 
 from local.control_plane import ControlPlane
 from spectrum_spawner.kube import Configuration
@@ -35,6 +35,7 @@ from tests.hub.service.postgresql import PostgreSQL, running_postgresql
 from tests.hub.spawners import IMAGES, PROFILES
 from tests.hub.team import Team
 
+expect.set_options(timeout=30_000)  # ms: a busy machine takes its time to draw a page
 NEVER = 10**6  # seconds between looks, where the test looks by itself
 
 
