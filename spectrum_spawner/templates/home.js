@@ -1,12 +1,20 @@
 // JupyterHub's own script handles named servers; this one the default server, and it shows the
 // page as it is after each stop.
 require(["jquery", "moment", "jhapi", "utils"], ($, moment, JHAPI, utils) => {
+  const showLocal = (when) => when.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
   for (const time of document.querySelectorAll("time")) {
     const when = new Date(time.dateTime);
     time.title = when.toLocaleString();
     time.textContent = time.classList.contains("spectrum-clock")
-      ? when.toLocaleString([], { dateStyle: "medium", timeStyle: "short" })
+      ? showLocal(when)
       : moment(when).fromNow();
+  }
+  // and those that the sentences of services name
+  for (const said of document.querySelectorAll(".spectrum-said")) {
+    said.textContent = said.textContent.replaceAll(
+      /(\d{4}-\d\d-\d\d) (\d\d:\d\d) UTC/g,
+      (_, day, time) => showLocal(new Date(`${day}T${time}Z`)),
+    );
   }
   const api = new JHAPI(window.jhdata.base_url);
   const stop = document.getElementById("stop-default");

@@ -2,17 +2,33 @@
 // the fields that its kind of request has.
 "use strict";
 
+const NAMED = /(\d{4}-\d\d-\d\d) (\d\d:\d\d) UTC/g;
+
+function showLocal(moment) {
+  return moment.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+}
+
 // Also for what another script of a page brings in later.
 window.spectrum = {
   showTimes(root) {
     for (const time of root.querySelectorAll("time")) {
       const moment = new Date(time.dateTime);
       if (isNaN(moment)) continue;
-      const local = moment.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+      const local = showLocal(moment);
       const isSpan = time.classList.contains("spectrum-span");
       const isFor = time.classList.contains("spectrum-for");
       time.title = isSpan || isFor ? local : time.dateTime;
       time.textContent = isSpan ? spanTo(moment) : isFor ? `for ${lengthOf(moment)}` : local;
+    }
+    // and those that sentences name; what is typed stays
+    const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const text = texts.currentNode;
+      if (text.parentElement.closest("textarea, script")) continue;
+      const local = text.data.replaceAll(NAMED, (_, day, time) =>
+        showLocal(new Date(`${day}T${time}Z`)),
+      );
+      if (local !== text.data) text.data = local;
     }
   },
 };

@@ -1,9 +1,10 @@
 """The GPU board and the home page in a real browser: live, by the keyboard, with 1,000 rows."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 import pytest_asyncio
@@ -59,8 +60,10 @@ async def visit(floor: Floor, chromium: Chromium) -> AsyncIterator[Visit]:
     """
     async with AsyncExitStack() as stack:
 
-        async def visit(name: str, path: str = "", viewport=WIDE, base: str = PREFIX) -> Page:
-            context = await chromium.new_context(viewport=viewport)
+        async def visit(
+            name: str, path: str = "", viewport=WIDE, base: str = PREFIX, **settings: str
+        ) -> Page:
+            context = await chromium.new_context(viewport=viewport, **settings)
             stack.push_async_callback(context.close)
             page = await context.new_page()
             await page.goto(f"{floor.running.url}{base}{path}")
@@ -153,6 +156,25 @@ async def test_a_hold_is_typed_in_the_readers_own_time(warned: Floor, visit: Vis
     await page.get_by_role("button", name="End the hold").click()
     await page.wait_for_url("**?done=unheld")
     assert warned.culler.round.evidence["alice", ""].holds == ()
+
+
+async def test_sentences_tell_their_times_in_the_readers_zone(warned: Floor, visit: Visit) -> None:
+    said = warned.culler.round.verdicts["alice", ""].text
+    (moment,) = re.findall(r"nothing since (\S+ \S+) UTC", said)
+    there = datetime.strptime(moment, "%Y-%m-%d %H:%M") + timedelta(hours=9)
+    local = f"This server has done nothing since {there:%-d %b %Y, %H:%M} ("
+    zone = {"timezone_id": "Asia/Tokyo", "locale": "en-GB"}
+    page = await visit("bob", "gpus/alice/", **zone)
+    await expect(page.locator("body")).to_contain_text(local)
+    await page.goto(f"{warned.running.url}{PREFIX}dry-run")
+    await expect(page.locator("tbody")).to_contain_text(local)
+    home = await visit("alice", "hub/home", base="/", **zone)
+    notice = home.locator("#default-server .spectrum-said")
+    # the hub asks the service every few seconds
+    while not await notice.count():
+        await asyncio.sleep(1)
+        await home.reload()
+    await expect(notice).to_contain_text(local)
 
 
 async def test_who_is_signed_out_is_told_and_a_service_that_is_away_too(
