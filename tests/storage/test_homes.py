@@ -110,7 +110,7 @@ def test_a_home_that_can_only_be_read_lets_a_server_start(alice: Servers) -> Non
 
 def read_warning(servers: Servers) -> str:
     """The one sentence of the banner in JupyterLab."""
-    (warning,) = servers.person.visit_server("spectrum/volumes").json()["warnings"]
+    (warning,) = servers.person.visit_server("spectrum/banner").json()["warnings"]
     return str(warning)
 
 
