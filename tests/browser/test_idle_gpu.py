@@ -7,9 +7,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from spectrum_spawner import names
 from tests.browser import lab
-from tests.browser.steps import READY, choose, start
+from tests.browser.steps import READY, start
 from tests.cluster.gpus import find_gpus, working
-from tests.cluster.waiting import wait_until
 
 CARD = "gpu-1"
 TRAINING = "(nohup sleep 3600 > ~/training.log 2>&1 &)"
@@ -102,25 +101,3 @@ def test_an_idle_gpu_goes_back_and_a_training_stays_until_an_admin_releases_it(s
         ("release", "user:admin"),
         ("stop", "service:spectrum"),
     ]
-
-
-@pytest.mark.timeout(600)
-def test_from_jupyterlab_work_goes_on_without_the_gpu_and_then_ends(sign_in, release):
-    page = sign_in("alice")
-    start(page, team="Flight", profile=CARD)
-    page.wait_for_url("**/user/alice/lab**", timeout=READY)
-    lab.run_in_terminal(page, "touch ~/kept.txt")
-    team = f"{release.namespace}-flight"
-    assert len(find_gpus(team, names.server_name("alice", ""))) == 1
-    page.on("dialog", lambda dialog: dialog.accept())
-    choose(page, "File", "Continue Without GPU")
-    wait_until(lambda: find_gpus(team, names.server_name("alice", "")) == [], within=60)
-    page.goto(f"{release.url}hub/home")
-    expect(page.locator("#default-server")).to_contain_text("No GPU", timeout=READY)
-    expect(page.get_by_role("link", name="Open JupyterLab")).to_be_visible(timeout=READY)
-    lab.open_folder(page, f"{release.url}user/alice/lab", "")
-    expect(lab.find_file(page, "kept.txt")).to_be_visible(timeout=READY)
-    lab.delete(page, "kept.txt")
-    choose(page, "File", "Release the GPU and Stop This Server")
-    page.goto(f"{release.url}hub/home")
-    expect(page.get_by_text("You have no server running")).to_be_visible(timeout=READY)
