@@ -7,8 +7,9 @@ from playwright.sync_api import Locator, Page, expect
 
 from spectrum_spawner import names
 from tests.browser import lab
-from tests.browser.steps import READY, start
+from tests.browser.steps import READY, choose, start
 from tests.cluster.gpus import find_gpus, working
+from tests.cluster.waiting import wait_until
 
 CARD = "gpu-1"
 TRAINING = "(nohup sleep 3600 > ~/training.log 2>&1 &)"
@@ -44,6 +45,11 @@ def see_warning_and_keep_once(page: Page) -> None:
     expect(told).to_have_count(0)
     expect(told).to_contain_text(["This server ends at"], timeout=WARNED)
     expect(keep).to_be_hidden()
+
+
+def read_home(page: Page, release) -> str:
+    page.goto(f"{release.url}hub/home")
+    return page.locator("#default-server").inner_text()
 
 
 def read_why(page: Page, release) -> None:
@@ -101,3 +107,23 @@ def test_an_idle_gpu_goes_back_and_a_training_stays_until_an_admin_releases_it(s
         ("release", "user:admin"),
         ("stop", "service:spectrum"),
     ]
+
+
+@pytest.mark.timeout(600)
+def test_from_jupyterlab_work_goes_on_without_the_gpu_and_then_ends(sign_in, release):
+    page = sign_in("alice")
+    start(page, team="Flight", profile=CARD)
+    page.wait_for_url("**/user/alice/lab**", timeout=READY)
+    lab.run_in_terminal(page, "touch ~/kept.txt")
+    team = f"{release.namespace}-flight"
+    assert len(find_gpus(team, names.server_name("alice", ""))) == 1
+    page.on("dialog", lambda dialog: dialog.accept())
+    choose(page, "File", "Continue Without GPU")
+    wait_until(lambda: find_gpus(team, names.server_name("alice", "")) == [], within=60)
+    wait_until(lambda: "No GPU" in read_home(page, release), within=120)
+    page.get_by_role("button", name="Open JupyterLab").click()
+    page.wait_for_url("**/user/alice/lab**", timeout=READY)
+    expect(lab.find_file(page, "kept.txt")).to_be_visible(timeout=READY)
+    lab.delete(page, "kept.txt")
+    choose(page, "File", "Release the GPU and Stop This Server")
+    wait_until(lambda: "You have no server running" in read_home(page, release), within=120)
