@@ -78,7 +78,7 @@ async function lookAgain() {
       await look();
       heard = new Date();
       tell("");
-      for (const id of PARTS) window.spectrum.showTimes(document.getElementById(id));
+      for (const id of PARTS) window.spectrum.renewSpans(document.getElementById(id));
     } catch (error) {
       const since = heard.toLocaleTimeString([], { timeStyle: "short" });
       tell(error.message.startsWith("You") ? error.message : `This is as of ${since}: the service does not answer.`);

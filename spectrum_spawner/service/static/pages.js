@@ -4,9 +4,15 @@
 
 const NAMED = /(\d{4}-\d\d-\d\d) (\d\d:\d\d) UTC/g;
 
-function showLocal(moment) {
-  return moment.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-}
+// To make one takes longer than to use it, and a page may have thousands of times.
+const LOCAL = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "short" });
+const SPAN = new Intl.RelativeTimeFormat([], { style: "short" });
+const LENGTHS = Object.fromEntries(
+  ["minute", "hour", "day"].map((unit) => [
+    unit,
+    new Intl.NumberFormat([], { style: "unit", unit, unitDisplay: "short" }),
+  ]),
+);
 
 // Also for what another script of a page brings in later.
 window.spectrum = {
@@ -14,24 +20,41 @@ window.spectrum = {
     for (const time of root.querySelectorAll("time")) {
       const moment = new Date(time.dateTime);
       if (isNaN(moment)) continue;
-      const local = showLocal(moment);
-      const isSpan = time.classList.contains("spectrum-span");
-      const isFor = time.classList.contains("spectrum-for");
-      time.title = isSpan || isFor ? local : time.dateTime;
-      time.textContent = isSpan ? spanTo(moment) : isFor ? `for ${lengthOf(moment)}` : local;
+      const passes = showSpan(time, moment);
+      time.title = passes ? LOCAL.format(moment) : time.dateTime;
+      if (!passes) time.textContent = LOCAL.format(moment);
     }
     // and those that sentences name; what is typed stays
     const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
       const text = texts.currentNode;
-      if (text.parentElement.closest("textarea, script")) continue;
-      const local = text.data.replaceAll(NAMED, (_, day, time) =>
-        showLocal(new Date(`${day}T${time}Z`)),
-      );
-      if (local !== text.data) text.data = local;
+      const local = localize(text.data);
+      if (local !== text.data && !text.parentElement.closest("textarea, script")) text.data = local;
+    }
+    for (const named of root.querySelectorAll("[title*=UTC]")) named.title = localize(named.title);
+  },
+  // What a page that stays open says of the time since then.
+  renewSpans(root) {
+    for (const time of root.querySelectorAll(".spectrum-span, .spectrum-for")) {
+      const moment = new Date(time.dateTime);
+      if (!isNaN(moment)) showSpan(time, moment);
     }
   },
 };
+
+function localize(sentence) {
+  return sentence.replaceAll(NAMED, (_, day, time) => LOCAL.format(new Date(`${day}T${time}Z`)));
+}
+
+// Whether it is a time of the kind that passes, which then says how much did.
+function showSpan(time, moment) {
+  const isSpan = time.classList.contains("spectrum-span");
+  if (!isSpan && !time.classList.contains("spectrum-for")) return false;
+  const [count, unit] = spanOf(moment);
+  const said = isSpan ? SPAN.format(count, unit) : `for ${LENGTHS[unit].format(Math.abs(count))}`;
+  if (time.textContent !== said) time.textContent = said;
+  return true;
+}
 
 // [count, unit] of the time from now to a moment, negative for what is past
 function spanOf(moment) {
@@ -39,16 +62,6 @@ function spanOf(moment) {
   if (Math.abs(minutes) < 120) return [minutes, "minute"];
   const hours = Math.round(minutes / 60);
   return Math.abs(hours) < 48 ? [hours, "hour"] : [Math.round(hours / 24), "day"];
-}
-
-function spanTo(moment) {
-  return new Intl.RelativeTimeFormat([], { style: "short" }).format(...spanOf(moment));
-}
-
-function lengthOf(moment) {
-  const [count, unit] = spanOf(moment);
-  const format = new Intl.NumberFormat([], { style: "unit", unit, unitDisplay: "short" });
-  return format.format(Math.abs(count));
 }
 
 window.spectrum.showTimes(document);

@@ -168,6 +168,9 @@ async def test_sentences_tell_their_times_in_the_readers_zone(warned: Floor, vis
     await expect(page.locator("body")).to_contain_text(local)
     await page.goto(f"{warned.running.url}{PREFIX}dry-run")
     await expect(page.locator("tbody")).to_contain_text(local)
+    await page.goto(f"{warned.running.url}{PREFIX}")
+    ends = page.locator("#board td[data-label=Ends]")
+    await expect(ends).to_have_attribute("title", re.compile(re.escape(local)))
     home = await visit("alice", "hub/home", base="/", **zone)
     notice = home.locator("#default-server .spectrum-said")
     # the hub asks the service every few seconds
