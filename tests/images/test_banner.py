@@ -16,7 +16,9 @@ from tests.images.server import PREFIX, Server, running_server
 # The first test of a session builds what has changed.
 pytestmark = pytest.mark.timeout(1500)
 
-TEXT = "This server has done nothing since 09:14."
+TOLD = "This server has done nothing since 2026-01-31 09:14 UTC."
+TEXT = "This server has done nothing since 31 Jan 2026, 18:14."  # to a reader in Tokyo
+READER = {"timezone_id": "Asia/Tokyo", "locale": "en-GB"}
 KEEP = f"{SERVICE}api/servers/alice//keep"
 
 
@@ -46,7 +48,7 @@ def page() -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         headers = {"Authorization": f"token {TOKEN}"}
-        page = browser.new_context(extra_http_headers=headers).new_page()
+        page = browser.new_context(extra_http_headers=headers, **READER).new_page()
         page.set_default_timeout(60_000)
         yield page
         browser.close()
@@ -54,7 +56,7 @@ def page() -> Iterator[Page]:
 
 def make_notice(left: timedelta, **more: Any) -> dict[str, Any]:
     end = datetime.now(UTC) + left
-    return {"kind": "idle", "text": TEXT, "ends_at": end.isoformat(), "keep": True, **more}
+    return {"kind": "idle", "text": TOLD, "ends_at": end.isoformat(), "keep": True, **more}
 
 
 def open_lab(page: Page, server: Server, path: str = "lab") -> Locator:

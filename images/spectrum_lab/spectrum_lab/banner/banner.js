@@ -5,6 +5,7 @@
 (() => {
   const EVERY = 20_000; // milliseconds between two looks, while the page is seen
   const SAVE_BEFORE = 90_000; // milliseconds before the server's end: then all documents are saved
+  const NAMED = /(\d{4}-\d\d-\d\d) (\d\d:\d\d) UTC/g; // a moment, as sentences of Spectrum name it
 
   let shared;
 
@@ -35,15 +36,22 @@
     return `This server ends at ${time}. `;
   }
 
+  // A sentence with its times in the reader's zone.
+  function localize(sentence) {
+    const show = (_, day, time) =>
+      new Date(`${day}T${time}Z`).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+    return sentence.replaceAll(NAMED, show);
+  }
+
   function readMessages({ warnings, notices }) {
     return [
       ...notices.map((notice) => ({
-        text: (notice.ends_at ? showEnd(notice.ends_at) : "") + notice.text,
+        text: (notice.ends_at ? showEnd(notice.ends_at) : "") + localize(notice.text),
         keep: Boolean(notice.keep),
         release: true,
         without: Boolean(notice.continue),
       })),
-      ...warnings.map((text) => ({ text })),
+      ...warnings.map((text) => ({ text: localize(text) })),
     ];
   }
 
@@ -130,7 +138,7 @@
         if (verb !== "keep") await app.commands.execute("docmanager:save-all").catch(() => {});
         await ask(verb, { method: "POST" });
       } catch (error) {
-        const text = `${failed}: ${error.message}`;
+        const text = `${failed}: ${localize(error.message)}`;
         show([{ text, failed: true }, ...told.filter((message) => !message.failed)]);
       }
     };
