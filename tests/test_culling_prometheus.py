@@ -173,7 +173,8 @@ def test_a_metric_is_asked_for_by_one_query() -> None:
     assert query.split(" or label_replace") == [
         f'label_replace(({by} (timestamp({series}))), "spectrum_part", "at", "", "")',
         f'(({by} (rate({series}[360s]))), "spectrum_part", "now", "", "")',
-        f"((quantile(0.5, count_over_time({series}[600s]) and {series} offset 600s)), "
+        f"((quantile(0.5, max_over_time(count_over_time({series}[240s])[360s:15s]) "
+        f"and {series} offset 600s)), "
         '"spectrum_part", "count", "", "")',
         f"((max_over_time(timestamp({below} unless {earlier})[3660s:60s]) "
         f"or min_over_time(timestamp({below})[3660s:60s])), "
@@ -191,7 +192,7 @@ def test_few_pods_are_asked_for_by_their_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "interval"), [("5", 2 * MINUTE), ("600", MINUTE / 60), ("0", None), ("NaN", None)]
+    ("count", "interval"), [("2", 2 * MINUTE), ("240", MINUTE / 60), ("0", None), ("NaN", None)]
 )
 def test_how_often_series_are_measured_is_read(count: str, interval: timedelta | None) -> None:
     told = {"metric": {"spectrum_part": "count"}, "value": [0, count]}

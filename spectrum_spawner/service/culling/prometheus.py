@@ -22,7 +22,8 @@ from spectrum_spawner.service.culling.metrics import Metric
 from spectrum_spawner.service.culling.uncollected import uncollected
 
 STEP = timedelta(minutes=1)  # at least
-COUNTED = 10  # steps over which measurements are counted
+COUNTED = 4  # steps over which measurements are counted
+WATCHED = 10  # steps in which the most of them are looked for: a server that was restarted paused
 MOST_NAMED = 100  # pods that a query names; it asks for those of all namespaces if there are more
 TIMEOUT = 10.0  # seconds that one query may take
 PART = "spectrum_part"  # the label that tells what a number of an answer is
@@ -83,9 +84,9 @@ def make_query(
     parts = {
         AT: f"max by ({by}) (timestamp({selector}))",
         NOW: f"max by ({by}) ({_highest(metric, selector, 2 * s)})",
-        # of what was there all the time, in the middle of all
-        COUNT: f"quantile(0.5, count_over_time({selector}[{COUNTED * s}s]) "
-        f"and {selector} offset {COUNTED * s}s)",
+        # of what was there before as well, in the middle of all
+        COUNT: f"quantile(0.5, max_over_time(count_over_time({selector}[{COUNTED * s}s])"
+        f"[{(WATCHED - COUNTED) * s}s:{s // 4}s]) and {selector} offset {WATCHED * s}s)",
     }
     for floor in floors:
         below, before = (

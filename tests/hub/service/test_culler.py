@@ -776,13 +776,13 @@ async def test_idleness_is_known_for_longer_than_it_is_measured(floor: Floor) ->
 
 async def test_gpus_that_are_measured_too_seldom_are_told(floor: Floor) -> None:
     floor.idle()
-    floor.stub.counts[UTILISATION] = 10  # within ten minutes
+    floor.stub.counts[UTILISATION] = 4  # within four minutes
     await floor.look()
     sentence = "GPUs are measured too seldom to know that they do nothing."
     assert floor.culler.problems == (sentence,)
     assert floor.culler.health()["problems"] == [
         f"{sentence} Metric utilisation comes every 60 seconds: set metrics.scrapeSeconds to that."
     ]
-    floor.stub.counts[UTILISATION] = 20
+    floor.stub.counts[UTILISATION] = 8
     await floor.look()
     assert floor.culler.problems == ()

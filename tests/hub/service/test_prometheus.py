@@ -71,6 +71,7 @@ def write_history(now: datetime) -> History:
     history.add(POWER_USAGE, of("busy"), lambda ago: 300)
     history.add(UTILISATION, of("idle", namespace="other-flight"), lambda ago: 95)
     gpu("each-minute", lambda ago: 0 if ago % 1 < 0.25 else None)
+    gpu("restarted", lambda ago: None if 2 < ago < 9 else 0)
     # Before its container was started, somebody else had the name.
     gpu("young", lambda ago: 95 if ago > 10 else 0)
 
@@ -218,6 +219,16 @@ async def test_what_is_measured_once_a_minute_needs_longer_steps(url: str, now: 
 async def test_how_often_a_metric_is_measured_is_known(measured: Measured) -> None:
     assert measured.intervals.keys() == METRICS.keys()
     assert all(abs(each - MINUTE / 4) < MINUTE / 60 for each in measured.intervals.values())
+
+
+async def test_a_pause_does_not_make_measurements_seldom(url: str) -> None:
+    async def ask_interval(pod: str) -> float:
+        measured = await ask(url, pods={(NAMESPACE, pod)})
+        return measured.intervals["utilisation"] / MINUTE
+
+    # those that come once a minute are too few to know what a GPU did in between
+    assert 14 / 60 <= await ask_interval("restarted") <= 0.6
+    assert await ask_interval("each-minute") >= 0.8
 
 
 async def test_few_pods_are_measured_by_name(url: str) -> None:
