@@ -42,7 +42,7 @@ PARTS = {
     "chart": Part("tests/chart/test_*.py", workers=3),
     "hub": Part("tests/hub/test_*.py", workers=4),
     "faults": Part("tests/hub/faults/test_*.py", workers=3),
-    "service": Part("tests/hub/service/test_*.py", workers=4),
+    "service": Part("tests/hub/service/test_*.py", workers=3),
     "images": Part("tests/images"),
     "cluster": Part("tests/cluster", needs_release=True),
     # Stops processes of Ceph and starts them again, under the demo as well.

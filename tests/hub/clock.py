@@ -9,7 +9,7 @@ from inspect import isawaitable
 from typing import Any
 
 # Seconds.
-PATIENCE = 10
+PATIENCE = 60
 LATE = 0.005  # by which a machine that is not busy wakes a loop
 
 

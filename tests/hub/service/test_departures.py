@@ -36,11 +36,19 @@ async def running(service: Running, hub: Hub) -> Running:
     return service
 
 
-async def look(service: Running, *, later: timedelta = timedelta(0)) -> None:
-    """The look of a later moment, with a list that is read for it."""
+async def look(service: Running, *, later: timedelta = timedelta(0), sees: bool = True) -> None:
+    """The look of a later moment, with a list that is read for it, of whoever `sees` anything."""
     service.wall.ahead += later
-    service.context.snapshot.forget()
+    await wait_until(lambda: see(service, sees=sees), within=10, what="a list that was read")
     await departures.look(service.context)
+
+
+async def see(service: Running, *, sees: bool) -> bool:
+    """Read the list anew; whether the service knows all that it decides by, or `sees` nothing."""
+    service.context.snapshot.forget()
+    await service.context.snapshot.refresh()
+    known = service.context.teams.stale_since is None and not service.context.snapshot.error
+    return known == sees
 
 
 async def leave(hub: Hub, group: str = "flight") -> None:
@@ -116,7 +124,7 @@ async def test_while_the_hub_is_away_nobody_has_left(
     await leave(hub)
     await look(running)
     lost = await start_service(port=0, api_url="http://127.0.0.1:9/hub/api")
-    await look(lost, later=2 * HOUR)
+    await look(lost, later=2 * HOUR, sees=False)
     assert await read_events(running) == [WARNED]
     assert await hub.is_ready("alice")
 
@@ -127,7 +135,7 @@ async def test_while_the_teams_cannot_be_read_nobody_has_left(
     await fault_proxy.go_down()
     await wait_until(lambda: running.context.teams.stale_since is not None, within=10)
     await leave(hub)
-    await look(running, later=2 * HOUR)
+    await look(running, later=2 * HOUR, sees=False)
     assert await read_events(running) == []
     await fault_proxy.come_up()
 
