@@ -237,12 +237,8 @@ class Culler:
         While the hub does not answer nothing is dropped: a pod that is not seen may run.
         """
         missing = self._standings.list_keys() - subjects.keys()
-        if not missing:
-            return
-        await self._snapshot.refresh()
-        if not self._snapshot.error and self._snapshot.as_of is not None:
-            gone = [key for key in missing if self._snapshot.find(*key) is None]
-            await self._standings.forget(gone)
+        if missing:
+            await self._standings.forget(await self._snapshot.find_gone(missing))
 
     def _judge_all(
         self,

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 
 from spectrum_spawner.service.hub import Hub, HubError
 from spectrum_spawner.service.servers import Person, Server
 
 FRESH = 5.0  # seconds for which a list, or a failure to read one, is good enough for a page
+FEW = 40  # servers about which the hub is asked one by one: a list of 1,000 costs it as much
 
 _log = logging.getLogger("spectrum.service")
 
@@ -49,6 +50,25 @@ class Snapshot:
             self._reading = loop.create_task(self._read(self._begun))
         # whoever goes away must not take the answer from the others who wait for it
         await asyncio.shield(self._reading)
+
+    async def find_gone(self, keys: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those of these servers, by owner and name, that the hub does not know as active.
+
+        While the hub does not answer that is none of them.
+        """
+        if len(keys) > FEW:
+            await self.refresh()
+            known = self._servers if self.as_of is not None and not self.error else keys
+            return [key for key in keys if key not in known]
+        try:
+            return [key for key in keys if not await self._is_active(*key)]
+        except HubError as failure:
+            _log.warning("the hub does not answer: %s", failure)
+            return []
+
+    async def _is_active(self, user: str, name: str) -> bool:
+        person = await self._hub.find_person(user)
+        return person is not None and any(server.name == name for server in person.servers)
 
     def forget(self) -> None:
         """Let the next `refresh` read: something was changed.

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from spectrum_spawner import names
 from spectrum_spawner.activity import Answer
+from spectrum_spawner.service import snapshot as snapshots
 from spectrum_spawner.service.culling.policy import Cause, Decision
 from spectrum_spawner.service.hub import HubRefused
 from spectrum_spawner.service.problem import Problem
@@ -529,9 +530,12 @@ async def test_while_a_team_cannot_be_read_its_servers_keep_what_people_said(
     assert floor.culler.problems == ()
 
 
+@pytest.mark.parametrize("lists", [False, True], ids=["of few it asks", "of many it reads a list"])
 async def test_what_was_said_of_a_server_goes_once_the_hub_knows_it_no_more(
-    floor: Floor, hub: Hub
+    floor: Floor, hub: Hub, lists: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    unused = "find_person" if lists else "list_active"
+    monkeypatch.setattr(snapshots, "FEW", 0 if lists else 1)
     floor.idle()
     await floor.look()
     await floor.culler.hold(ALICE, by="user:alice", until=floor.now + 7 * HOUR, reason="")
@@ -545,6 +549,8 @@ async def test_what_was_said_of_a_server_goes_once_the_hub_knows_it_no_more(
         await floor.look()
     assert floor.culler._standings.holds.keys() == {ALICE}
     snapshot.forget()
+    # a method that is not there fails the look
+    monkeypatch.setattr(floor.running.context.hub, unused, None)
     await floor.look()
     assert floor.culler._standings.list_keys() == set()
 
