@@ -14,22 +14,20 @@ import random
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from spectrum_spawner.activity import Evidence, Kernels
 from spectrum_spawner.service.background import Background
 from spectrum_spawner.service.culling.rules import Subject
 from spectrum_spawner.service.culling.standing import GUARD, extend
-from spectrum_spawner.service.culling.sweep import Key
 from spectrum_spawner.service.ends import Ends
 from spectrum_spawner.service.ledger import Ledger
 from spectrum_spawner.service.problem import Problem
 from spectrum_spawner.service.servers import Person, Server
 from spectrum_spawner.service.standings import Standings
 from spectrum_spawner.service.telemetry import Telemetry
-from tests.bench.cull_stops import DAYS, POLICY, Idle, Running, make_subject, make_warned, now
+from tests.crowded_hub import DAYS, POLICY, Reports, Running, make_subject, make_warned, now
 
 RACES, AT_ONCE = 1000, 50
 ANSWER = 0.01  # seconds that the hub takes at most
@@ -50,19 +48,6 @@ class HubStub:
     async def stop(self, user: str, _: str, **__: str) -> None:
         self.stops[user] = now()
         await asyncio.sleep(self.dice.uniform(0, ANSWER))
-
-
-@dataclass
-class Reports(Idle):
-    """Nothing works but what was told to."""
-
-    busy: set[Key] = field(default_factory=set)
-
-    def renew(self, subject: Subject, *_: Any, **__: Any) -> Evidence:
-        evidence = super().renew(subject)
-        if subject.key not in self.busy:
-            return evidence
-        return replace(evidence, kernels=Kernels(at=now(), watched_since=now() - DAYS, busy=1))
 
 
 @dataclass
