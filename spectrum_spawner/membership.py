@@ -98,7 +98,8 @@ async def _refresh(user: Any, asks: Asks) -> None:
         answer = await asks.refresh_user(user)
         if isinstance(answer, dict):
             await apply(user, answer)
-        user._auth_refreshed = time.monotonic()  # as after a request of their own
+            # as after a request of their own; of whom nothing was said, their next one asks again
+            user._auth_refreshed = time.monotonic()
     except Exception:
         # one person's trouble, and never the end of the round
         _log.exception("the groups of %s could not be refreshed", user.name)

@@ -254,7 +254,9 @@ class ProviderIdentity(Identity, OAuthenticator):
         arrived = time.monotonic()
         async with self._turns[user.name]:
             if self._asked_at.get(user.name, 0.0) > arrived:
-                return True  # the one before was asked after this one came
+                # the one before was asked after this one came
+                why = self._barred.get(user.name)
+                return self._bar(user, handler, why) if why else True
             self._asked_at[user.name] = time.monotonic()
             try:
                 return await self._accept(user, handler, await tokens.ask_provider(self, user))
