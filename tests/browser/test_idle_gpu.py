@@ -13,7 +13,7 @@ from tests.cluster.waiting import wait_until
 
 CARD = "gpu-1"
 TRAINING = "(nohup sleep 3600 > ~/training.log 2>&1 &)"
-# Milliseconds. The rule of these teams ends a server after two idle minutes and warns after one;
+# Milliseconds. The rule of these teams ends a server after four idle minutes and warns after one;
 # what runs in a server is told each minute.
 WARNED = 240_000
 ENDED = 300_000
@@ -121,7 +121,7 @@ def test_from_jupyterlab_work_goes_on_without_the_gpu_and_then_ends(sign_in, rel
     choose(page, "File", "Continue Without GPU")
     wait_until(lambda: find_gpus(team, names.server_name("alice", "")) == [], within=60)
     wait_until(lambda: "No GPU" in read_home(page, release), within=120)
-    page.get_by_role("button", name="Open JupyterLab").click()
+    page.get_by_role("button", name="Open JupyterLab").click(timeout=READY)
     page.wait_for_url("**/user/alice/lab**", timeout=READY)
     expect(lab.find_file(page, "kept.txt")).to_be_visible(timeout=READY)
     lab.delete(page, "kept.txt")
