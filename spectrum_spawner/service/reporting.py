@@ -20,8 +20,7 @@ class FromServer(SignedIn):
     async def prepare(self) -> None:
         self.check_size()
         self.server = await self._find_server()
-        key, now = (self.server.user, self.server.name), self.context.now()
-        if wait := self.context.reporters.take_turn(key, now=now):
+        if wait := self.context.reporters.take_turn(self.server, now=self.context.now()):
             seconds = math.ceil(wait.total_seconds())
             raise Problem(
                 f"A server reports a few times a minute at most: wait for {seconds} seconds.",

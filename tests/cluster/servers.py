@@ -24,7 +24,7 @@ class Servers:
         """Ask for a server and wait until it is ready."""
         answer = self.person.call("POST", self._path(name), {"user_options": options})
         assert answer.status_code in (201, 202), answer.text
-        wait_until(lambda: self.read(name).get("ready"), within=120)
+        wait_until(lambda: self.read(name).get("ready"))
 
     def refuse(self, options: dict[str, Any], name: str = "") -> tuple[int, str]:
         """Ask for a server that one does not get: the status and the sentence."""
@@ -35,16 +35,16 @@ class Servers:
         """Stop a server and wait until the hub says that it is gone."""
         answer = self.person.call("DELETE", self._path(name))
         assert answer.status_code in (202, 204), answer.text
-        wait_until(lambda: not self.read(name), within=60)
+        wait_until(lambda: not self.read(name))
 
     def remove(self, name: str) -> None:
         """Stop a named server and remove it, until the hub knows none of that name."""
         answer = self.person.call("DELETE", self._path(name), {"remove": True})
         assert answer.status_code in (202, 204), answer.text
-        wait_until(lambda: name not in self._read_known(), within=60)
+        wait_until(lambda: name not in self._read_known())
 
     def stop_all(self) -> None:
-        wait_until(lambda: all(not one["pending"] for one in self._read_all().values()), within=120)
+        wait_until(lambda: all(not one["pending"] for one in self._read_all().values()))
         for name in self._read_all():
             self.stop(name)
 

@@ -28,13 +28,11 @@ def made_team(
     kubectl(*home, "wait", f"team/{name}", "--for=condition=QuotaEnforced", "--timeout=30s")
     yield namespace
     kubectl(*home, "delete", "team", name)
-    wait_until(
-        lambda: "spectrum.dev/orphaned-at" in find_annotations(kubectl, namespace), within=10
-    )
+    wait_until(lambda: "spectrum.dev/orphaned-at" in find_annotations(kubectl, namespace))
     assert "deletionTimestamp" not in kubectl.get("namespace", namespace)["metadata"]
     kubectl("annotate", "namespace", namespace, f"spectrum.dev/purge={namespace}")
     found = ("get", "namespace", namespace, "--ignore-not-found", "-o", "jsonpath={.status.phase}")
-    wait_until(lambda: kubectl(*found) in ("", "Terminating"), within=10)
+    wait_until(lambda: kubectl(*found) in ("", "Terminating"))
 
 
 def find_annotations(kubectl: Kubectl, namespace: str) -> dict[str, str]:

@@ -200,7 +200,7 @@ def test_the_hubs_database_can_neither_be_reached_nor_mounted(
     by_claim = with_volume(make_pod("thief", image), claim)
     kubectl("-n", east, "create", "-f", "-", text=json.dumps(by_claim))
     try:
-        wait_until(lambda: "not found" in read_waiting(kubectl, east, "thief"), within=20)
+        wait_until(lambda: "not found" in read_waiting(kubectl, east, "thief"))
     finally:
         kubectl("-n", east, "delete", "pod", "thief", "--now")
 

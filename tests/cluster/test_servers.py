@@ -19,7 +19,7 @@ GPU = "nvidia.com/gpu"
 def test_a_server_runs_in_its_teams_namespace_and_gives_its_gpu_back(
     release: InstalledRelease, alice: Servers
 ) -> None:
-    wait_until(lambda: read_free(release) == 4, within=60)
+    wait_until(lambda: read_free(release) == 4)
     team = read_team(release, "flight")
     alice.start(FLIGHT_GPU)
     assert read_owner(alice.find_pod("flight")) == {
@@ -31,10 +31,10 @@ def test_a_server_runs_in_its_teams_namespace_and_gives_its_gpu_back(
     }
     ids = alice.run("flight", "sh", "-c", "id -u; id -G").split()
     assert ids == ["1000", "1000", str(team["status"]["gid"])]
-    wait_until(lambda: read_free(release) == 3, within=30)
+    wait_until(lambda: read_free(release) == 3)
     alice.stop()
     assert alice.find_pod("flight") == {}
-    wait_until(lambda: read_free(release) == 4, within=5)
+    wait_until(lambda: read_free(release) == 4)
 
 
 def test_a_server_without_gpu_sees_none_and_has_no_token(alice: Servers) -> None:
@@ -92,7 +92,7 @@ def test_a_server_whose_pod_is_deleted_is_noticed_at_once(
     alice.start(OPS_CPU)
     pod = alice.find_pod("ops")["metadata"]
     release.kubectl("-n", pod["namespace"], "delete", "pod", pod["name"], "--grace-period=1")
-    wait_until(lambda: not alice.read(), within=5)
+    wait_until(lambda: not alice.read())
 
 
 def test_servers_outlive_a_restart_and_an_upgrade_of_the_hub(
@@ -105,11 +105,11 @@ def test_servers_outlive_a_restart_and_an_upgrade_of_the_hub(
     try:
         release.chart.wait_until_ready(Progress())
         assert read_uid(release, "hub") != before
-        wait_until(lambda: alice.read().get("ready"), within=30)
+        wait_until(lambda: alice.read().get("ready"))
     finally:
         helm(release, "rollback")
         release.chart.wait_until_ready(Progress())
-    wait_until(lambda: alice.read().get("ready"), within=30)
+    wait_until(lambda: alice.read().get("ready"))
     after = alice.find_pod("ops")
     assert (after["metadata"]["uid"], after["status"]["containerStatuses"][0]["restartCount"]) == (
         pod["metadata"]["uid"],

@@ -90,13 +90,13 @@ def test_a_lead_sees_the_teams_servers_and_stops_one_and_the_audit_says_so(
     release: InstalledRelease, alice: Servers, lead: Servers, admin: Servers
 ) -> None:
     alice.start(OPS_CPU)
-    wait_until(lambda: read_servers(lead.person, "ops") == [("alice", "cpu-small")], within=20)
+    wait_until(lambda: read_servers(lead.person, "ops") == [("alice", "cpu-small")])
     assert "alice" in lead.person.visit_service("teams/ops").text
 
     body = {"reason": "The node is needed for the demo."}
     stopped = lead.person.call_service("DELETE", "servers/alice/", body)
     assert stopped.status_code == 202, stopped.text
-    wait_until(lambda: not alice.read(), within=60)
+    wait_until(lambda: not alice.read())
     assert alice.find_pod("ops") == {}
 
     about = {"user": "alice", "team": "ops"}
@@ -106,7 +106,7 @@ def test_a_lead_sees_the_teams_servers_and_stops_one_and_the_audit_says_so(
     def done() -> list[dict[str, Any]]:
         return find_records(admin.person, action="stop", actor="service:spectrum", **about)
 
-    wait_until(done, within=20)
+    wait_until(done)
     page = admin.person.visit_service("audit").text
     assert "The node is needed for the demo." in page
 
@@ -162,7 +162,7 @@ def test_a_request_that_is_approved_lets_the_team_start_more(
     decision = {"decision": "approve", "answer": "Good luck."}
     decided = admin.person.call_service("POST", path, decision)
     assert decided.status_code == 204, decided.text
-    wait_until(lambda: read_hard(kubectl, flight) == "3", within=10)
+    wait_until(lambda: read_hard(kubectl, flight) == "3")
     (mine,) = alice.person.call_service("GET", "requests").json()["requests"][:1]
     assert (mine["state"], mine["answer"], mine["decidedBy"]) == ("approved", "Good luck.", "admin")
     grant = kubectl.get("-n", release.namespace, "team", "flight")["spec"]["grants"][number]
@@ -171,7 +171,7 @@ def test_a_request_that_is_approved_lets_the_team_start_more(
         "alice",
         "admin",
     )
-    wait_until(lambda: read_columns(kubectl, release, "flight")["GPUS"] == "2/3", within=20)
+    wait_until(lambda: read_columns(kubectl, release, "flight")["GPUS"] == "2/3")
     alice.start(FLIGHT_GPU, "more")
 
 
@@ -209,7 +209,7 @@ def test_what_kubectl_changes_of_a_team_is_in_the_audit(
 
     patch({GPU: 1})
     try:
-        wait_until(told, within=20)
+        wait_until(told)
     finally:
         patch(before)
 
@@ -237,7 +237,7 @@ def test_kubectl_get_teams_is_worth_reading(
         "READY": "True",
         "REASON": "Reconciled",
     }
-    wait_until(lambda: shown() == wanted, within=30)
+    wait_until(lambda: shown() == wanted)
 
 
 def test_a_group_that_appears_becomes_a_team_by_its_template(
@@ -247,12 +247,12 @@ def test_a_group_that_appears_becomes_a_team_by_its_template(
     assert kubectl(*found) == ""
     erin = enter("erin")
     home = ("-n", release.namespace)
-    wait_until(lambda: kubectl(*found), within=10)
+    wait_until(lambda: kubectl(*found))
     kubectl(*home, "wait", "team/line-vision", "--for=condition=Ready", "--timeout=30s")
     team = kubectl.get(*home, "team", "line-vision")["spec"]
     assert (team["template"], team["groups"]) == ("line", ["line-vision"])
     assert team["quota"] == {"gpus": {GPU: 1}}
-    wait_until(lambda: read_hard(kubectl, f"{release.namespace}-line-vision") == "1", within=10)
+    wait_until(lambda: read_hard(kubectl, f"{release.namespace}-line-vision") == "1")
     erin.start({"team": "line-vision", "profile": "gpu-1"})
     erin.stop()
 

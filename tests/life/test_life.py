@@ -114,7 +114,7 @@ def test_without_ceph_people_work_on_directories_of_the_machine(
     demo = make_demo(plain)
     assert read_classes(demo) == ["standard"]
     assert not [name for name in read_running(plain) if name.startswith(("ceph-", "csi-"))]
-    wait_until(lambda: "share" in read_storage(demo), within=60)
+    wait_until(lambda: "share" in read_storage(demo))
     with sign_in(demo, "bob") as bob:
         bob.start(EVERY_VOLUME)
         bob.run("ops", "sh", "-c", f"cd && for note in {NOTES}; do echo kept > $note; done")

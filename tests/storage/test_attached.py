@@ -83,7 +83,7 @@ def disk_elsewhere(kubectl: Kubectl, release: InstalledRelease, image: str) -> I
     bound = ("--for=jsonpath={.status.phase}=Bound", "--timeout=30s")
     kubectl(*place, "wait", f"pvc/{claim}", *bound)
     kubectl(*place, "create", "-f", "-", text=json.dumps(make_holder(image)))
-    attachment = wait_until(lambda: find_attachment(kubectl), within=30)
+    attachment = wait_until(lambda: find_attachment(kubectl))
     attached = json.dumps({"status": {"attached": True}})
     patch = ("patch", "volumeattachment", attachment, "--subresource=status", "--type=merge")
     kubectl(*patch, "-p", attached)
@@ -92,7 +92,7 @@ def disk_elsewhere(kubectl: Kubectl, release: InstalledRelease, image: str) -> I
     kubectl(*place, "delete", "pvc", claim)
     kubectl("delete", "pv", VOLUME["metadata"]["name"])
     kubectl("delete", "node", NODE)
-    wait_until(lambda: not find_attachment(kubectl), within=60)
+    wait_until(lambda: not find_attachment(kubectl))
 
 
 def find_attachment(kubectl: Kubectl) -> str:
@@ -116,6 +116,6 @@ def test_a_disk_that_another_node_has_is_named_with_who_has_it(
         f"Waiting for your scratch disk “{DISK}” (claim {disk_elsewhere}): it is still attached to "
         "another node, for pod holder"
     )
-    wait_until(lambda: said in bob.read_progress(), within=60)
+    wait_until(lambda: said in bob.read_progress())
     assert bob.person.call("DELETE", "users/bob/server").status_code in (202, 204)
-    wait_until(lambda: not bob.read(), within=60)
+    wait_until(lambda: not bob.read())

@@ -97,10 +97,9 @@ def test_both_classes_grow_under_a_running_pod(volumes: Volumes, both: dict[str,
         volumes.grow(claim, "2Gi")
     for path, claim in both.items():
         # The kubelet looks at a pod's volumes once in half a minute or so.
-        wait_until(lambda path=path: read_size(pod, path) > 1900, within=120)
+        wait_until(lambda path=path: read_size(pod, path) > 1900)
         wait_until(
             lambda claim=claim: volumes.get_claim(claim)["status"]["capacity"]["storage"] == "2Gi",
-            within=30,
         )
         assert pod.run("cat", f"{path}/growth") == "grown\n"
     volumes.delete_pod("growing")
@@ -129,7 +128,7 @@ def test_a_full_volume_takes_no_more(volumes: Volumes, storage_class: str, compl
     assert int(pod.run("stat", "-c", "%s", "/data/all")) < 450 * MIB
     pod.run("rm", "/data/all")
     # CephFS takes some seconds to count what a directory holds anew.
-    wait_until(lambda: "room" in pod.run("sh", "-c", f"{WRITE_AGAIN} || true"), within=30)
+    wait_until(lambda: "room" in pod.run("sh", "-c", f"{WRITE_AGAIN} || true"))
     volumes.delete_pod(f"full-{storage_class}")
 
 
@@ -221,7 +220,7 @@ def test_a_deleted_claim_leaves_nothing_in_ceph(volumes: Volumes, ceph: Ceph) ->
     assert made <= _list_volumes(ceph)
     for storage_class in CLASSES:
         volumes("delete", "pvc", f"short-{storage_class}")
-    wait_until(lambda: not made & _list_volumes(ceph), within=60)
+    wait_until(lambda: not made & _list_volumes(ceph))
 
 
 def _list_volumes(ceph: Ceph) -> set[str]:

@@ -54,7 +54,7 @@ def test_a_server_that_was_removed_finds_its_files_again_though_its_home_is_full
     assert alice.person.visit_server("moving/lab").ok
     (warning,) = alice.person.visit_server("moving/spectrum/banner").json()["warnings"]
     assert warning.startswith("Your home (/home/jovyan) is full")
-    wait_until(lambda: is_told_full(alice), within=30)
+    wait_until(lambda: is_told_full(alice))
 
     ask = alice.person.call_server
     made = {"type": "file", "format": "text", "content": 2 * MIB * "."}

@@ -69,12 +69,12 @@ def test_a_home_that_takes_no_further_file_lets_a_server_start(
     assert alice.person.visit_server("lab").ok
     assert read_warning(alice).startswith("Your home (/home/jovyan) takes no further file")
     # its first report may be from before, and another one comes a minute later
-    wait_until(lambda: is_told_full_of_files(alice), within=90)
+    wait_until(lambda: is_told_full_of_files(alice))
 
     alice.run("ops", "rm", "-r", "/home/jovyan/many")
     made = {"type": "file", "format": "text", "content": "kept"}
     ask = alice.person.call_server
-    wait_until(lambda: ask("PUT", "contents/more.txt", made).ok, within=30)
+    wait_until(lambda: ask("PUT", "contents/more.txt", made).ok)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def read_only_home(kubectl: Kubectl, alice: Servers, home: dict[str, Any]) -> It
 
     def remount(*options: str) -> None:
         alice.stop_all()
-        wait_until(lambda: not is_mounted(home), within=30)
+        wait_until(lambda: not is_mounted(home))
         flags = {"spec": {"mountOptions": list(options)}}
         kubectl("patch", "pv", home["metadata"]["name"], "-p", json.dumps(flags))
 
@@ -105,7 +105,7 @@ def test_a_home_that_can_only_be_read_lets_a_server_start(alice: Servers) -> Non
     assert "Read-only file system" in said
     assert alice.person.visit_server("lab").ok
     assert read_warning(alice).startswith("Your home (/home/jovyan) cannot be written")
-    wait_until(lambda: read_home(alice)["read_only"], within=30)
+    wait_until(lambda: read_home(alice)["read_only"])
 
 
 def read_warning(servers: Servers) -> str:

@@ -36,7 +36,7 @@ def find_bucket(kubectl: Kubectl, release: InstalledRelease, team: str) -> str:
         bucket = found["status"].get("storage", {}).get("bucket", {})
         return bucket["name"] if bucket.get("ready") else ""
 
-    return str(wait_until(find, within=60))
+    return str(wait_until(find))
 
 
 def test_servers_use_their_teams_bucket_without_settings_and_no_other(

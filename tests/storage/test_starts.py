@@ -53,7 +53,7 @@ def choose_class(kubectl: Kubectl, release: InstalledRelease) -> Iterator[Callab
         place = ("-n", release.namespace, "patch", "team", "ops", "--type=merge", "-p")
         scratch = {"storageClass": name} if name else None
         kubectl(*place, json.dumps({"spec": {"storage": {"scratch": scratch}}}))
-        wait_until(lambda: read_class(kubectl, release) == (name or BLOCKS), within=20)
+        wait_until(lambda: read_class(kubectl, release) == (name or BLOCKS))
 
     yield choose
     choose(None)
@@ -75,7 +75,7 @@ def unfinished_class(kubectl: Kubectl, release: InstalledRelease) -> Iterator[st
     yield LATE
     claims = ("-n", f"{release.namespace}-ops", "delete", "pvc", "--wait=false")
     kubectl(*claims, names.scratch_claim("bob", LATE))
-    wait_until(lambda: LATE not in list_classes(kubectl), within=60)
+    wait_until(lambda: LATE not in list_classes(kubectl))
     kubectl("-n", ROOK, "delete", "secret", LATE, "--ignore-not-found")
     kubectl("delete", "storageclass", LATE)
 
@@ -90,7 +90,7 @@ def wait_failed(servers: Servers, options: dict[str, str]) -> str:
     answer = servers.person.call("POST", f"users/{servers.person.name}/server", options_of(options))
     if answer.status_code != 202:
         return str(answer.json()["message"])
-    wait_until(lambda: not servers.read(), within=120)
+    wait_until(lambda: not servers.read())
     # of pages that failed no header names the encoding, only the page itself
     return servers.person.visit(f"spawn-pending/{servers.person.name}").content.decode()
 
@@ -102,7 +102,7 @@ def options_of(options: dict[str, str]) -> dict[str, Any]:
 def test_volumes_are_where_people_are_told_and_belong_to_the_teams_group(
     kubectl: Kubectl, release: InstalledRelease, bob: Servers
 ) -> None:
-    wait_until(lambda: read_team(kubectl, release)["storage"].get("share"), within=60)
+    wait_until(lambda: read_team(kubectl, release)["storage"].get("share"))
     gid = read_team(kubectl, release)["gid"]
     bob.start(EXP1)
     found = json.loads(bob.run("ops", "python3", "-c", LOOK))
@@ -121,7 +121,7 @@ def test_the_share_is_prepared_once(
 ) -> None:
     bob.start(OPS_CPU)
     bob.run("ops", "sh", "-c", "echo shared > ~/team/note.txt")
-    wait_until(lambda: read_team(kubectl, release)["storage"]["share"]["prepared"], within=30)
+    wait_until(lambda: read_team(kubectl, release)["storage"]["share"]["prepared"])
     bob.stop()
     bob.start(OPS_CPU)
     assert "initContainers" not in bob.find_pod("ops")["spec"]
@@ -198,10 +198,10 @@ def test_a_start_waits_for_a_disk_that_cannot_be_made_yet_and_says_why(
     assert bob.person.call("POST", "users/bob/server", asked).status_code == 202
     claim = names.scratch_claim("bob", LATE)
     said = f"Waiting for your scratch disk “{LATE}” (claim {claim}): Secret {LATE} of its storage"
-    wait_until(lambda: said in " ".join(bob.read_progress()), within=60)
+    wait_until(lambda: said in " ".join(bob.read_progress()))
     secret = kubectl.get("-n", ROOK, "secret", "rook-csi-rbd-provisioner")
     kubectl(*CREATE, text=json.dumps(secret | {"metadata": {"name": LATE, "namespace": ROOK}}))
-    wait_until(lambda: bob.read().get("ready"), within=120)
+    wait_until(lambda: bob.read().get("ready"))
     bob.stop()
 
 
@@ -214,7 +214,7 @@ def test_a_start_waits_for_ceph_and_says_so_while_other_servers_go_on(
     assert bob.person.call("POST", "users/bob/server", asked).status_code == 202
     claim = names.scratch_claim("bob", "late")
     said = f"Waiting for your scratch disk “late” (claim {claim}): Ceph does not answer"
-    wait_until(lambda: said in bob.read_progress(), within=90)
+    wait_until(lambda: said in bob.read_progress())
     assert bob.read("first")["ready"]
     with Progress().step("starting Ceph") as step:
         ceph.start(step)

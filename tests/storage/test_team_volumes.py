@@ -88,10 +88,10 @@ def test_volumes_grow_under_a_running_server_when_their_team_asks_for_more(
     for kind, (_, path) in PLACES.items():
         # xfs takes some of it; the kubelet looks at a pod's volumes once in half a minute or so
         least = sizes[kind] - 0.1
-        wait_until(lambda path=path, least=least: read_gib(bob, path) > least, within=150)
+        wait_until(lambda path=path, least=least: read_gib(bob, path) > least)
         assert bob.run("ops", "cat", f"{path}/note.txt") == "kept\n"
     for kind, (claim, _) in PLACES.items():
-        wait_until(lambda c=claim, size=sizes[kind]: ops.find_capacity(c) == size, within=90)
+        wait_until(lambda c=claim, size=sizes[kind]: ops.find_capacity(c) == size)
 
 
 def test_datasets_can_be_read_and_not_written(bob: Servers) -> None:
@@ -106,10 +106,10 @@ def test_a_disk_goes_by_its_own_name_once_its_server_has_stopped(ops: Ops, bob: 
     claim = names.scratch_claim("bob", "old")
     bob.start({**OPS_CPU, "scratch": "old"})
     ops.purge(claim, "true")
-    wait_until(lambda: ops.find_storage()[0] == "PurgeRefused", within=20)
+    wait_until(lambda: ops.find_storage()[0] == "PurgeRefused")
     ops.purge(claim, claim)
-    wait_until(lambda: "is deleted once it is not mounted" in ops.find_storage()[1], within=20)
+    wait_until(lambda: "is deleted once it is not mounted" in ops.find_storage()[1])
     assert "deletionTimestamp" not in ops.find_claim(claim)["metadata"]
     bob.stop()
-    wait_until(lambda: not ops.find_claim(claim), within=60)
+    wait_until(lambda: not ops.find_claim(claim))
     assert ops.find_claim("home-bob")

@@ -48,8 +48,8 @@ class Volumes:
             self.wait_bound(claim)
         return claims
 
-    def wait_bound(self, name: str, within: float = 30) -> None:
-        wait_until(lambda: self.get_claim(name)["status"]["phase"] == "Bound", within=within)
+    def wait_bound(self, name: str) -> None:
+        wait_until(lambda: self.get_claim(name)["status"]["phase"] == "Bound")
 
     def grow(self, name: str, size: str) -> None:
         wanted = {"spec": {"resources": {"requests": {"storage": size}}}}
@@ -120,8 +120,8 @@ class Volumes:
         )
         return "\n".join(event["message"] for event in events["items"])
 
-    def wait_for_event(self, name: str, words: str, within: float = 60) -> None:
-        wait_until(lambda: words in self.read_events(name), within=within)
+    def wait_for_event(self, name: str, words: str) -> None:
+        wait_until(lambda: words in self.read_events(name))
 
     def create(self, manifest: Mapping[str, Any]) -> None:
         self("create", "-f", "-", text=json.dumps(manifest))

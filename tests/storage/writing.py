@@ -64,9 +64,7 @@ def check_that_nothing_is_lost(volumes: Volumes, ceph: Ceph, *processes: str) ->
 
 def wait_for_more(writer: Pod, before: dict[str, int]) -> None:
     """Return once the pod was told of twenty more on each path."""
-    wait_until(
-        lambda: all(count_told(writer, path) >= before[path] + 20 for path in before), within=120
-    )
+    wait_until(lambda: all(count_told(writer, path) >= before[path] + 20 for path in before))
 
 
 def count_told(pod: Pod, path: str) -> int:

@@ -63,7 +63,7 @@ class History:
             ],
         )
         try:
-            wait_until(lambda: _is_ready(f"http://{address}/-/ready"), within=30)
+            wait_until(lambda: _is_ready(f"http://{address}/-/ready"))
             yield f"http://{address}"
         finally:
             daemons.stop("prometheus", kill=True)

@@ -354,6 +354,18 @@ async def test_a_server_in_a_loop_is_told_to_wait_and_the_others_are_heard(
     assert (await servers.send_now(token, body)).status == 200
 
 
+async def test_what_a_server_told_before_its_restart_does_not_count(servers: Servers) -> None:
+    for _ in range(4):
+        assert (
+            await servers.send_now(servers.find_token("bob"), {"volumes": [HOME]})
+        ).status == 200
+    await servers.hub.stop_server("bob")
+    await servers.hub.wait_absent("bob", within=30)
+    assert (await servers.hub.start_server("bob", FLIGHT)).status == 201
+    servers.service.context.snapshot._tried -= 30  # the list that the service has is of before
+    assert (await servers.send_now(servers.find_token("bob"), {"volumes": [HOME]})).status == 200
+
+
 @dataclass
 class Questions:
     """How often the service asked the hub who somebody is, and who runs what."""

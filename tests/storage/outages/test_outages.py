@@ -82,7 +82,7 @@ def test_pods_go_on_after_ceph_was_down_and_events_say_that_it_was(
         assert pod.run("stat", "-c", "%s", f"{path}/late") == f"{8 * MIB}\n"
     volumes.wait_running("late", 150)
     for name in ("later", "later-block"):
-        volumes.wait_bound(name, within=60)
+        volumes.wait_bound(name)
     for name in ("patient", "late"):
         volumes.delete_pod(name)
 
