@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from spectrum_spawner import names
+from spectrum_spawner import accounts, names
 from spectrum_spawner.choice import Choice, OptionError, choose
 from spectrum_spawner.diagnosis import why_never_fits
 from spectrum_spawner.disks import why_in_use
@@ -44,7 +44,8 @@ async def admit(
     until = asyncio.get_running_loop().time() + PATIENCE
     try:
         check_server_name(server)
-        teams = await find_teams(views, groups)
+        _check_account(user, options)
+        teams = await find_teams(views, user, groups)
         choice = choose(options, teams=teams, profiles=profiles, last_team=last_team)
     except OptionError as error:
         raise refusal_of_options(error) from error
@@ -66,8 +67,8 @@ def refusal_of_options(error: OptionError) -> Refusal:
     return Refusal(str(error), reason="options", status_code=error.status, request=error.request)
 
 
-async def find_teams(views: Views, groups: Iterable[str]) -> list[Team]:
-    """Teams of somebody in `groups`; raises Refusal while nobody knows the teams."""
+async def find_teams(views: Views, user: str, groups: Iterable[str]) -> list[Team]:
+    """Teams of a user in `groups`; raises Refusal while nobody knows the teams."""
     with suppress(TimeoutError):
         await views.teams.wait_synced(PATIENCE)
     if not views.teams.synced:
@@ -77,7 +78,7 @@ async def find_teams(views: Views, groups: Iterable[str]) -> list[Team]:
             status_code=503,
             log_message=views.teams.error,
         )
-    return teams_of(groups, views.teams)
+    return teams_of(user, groups, views.teams)
 
 
 async def _wait_prepared(views: Views, choice: Choice, *, until: float) -> Choice:
@@ -126,6 +127,14 @@ def _find_in_use(views: Views, choice: Choice, own: Owner) -> str:
     pods = views.pods(choice.team.namespace)
     claim = names.scratch_claim(own.user, choice.scratch)
     return why_in_use(choice.scratch, claim, pods, own=own)
+
+
+def _check_account(user: str, options: Mapping[str, Any]) -> None:
+    own = accounts.team_of(user)
+    if own is not None and options.get("team", own) != own:
+        raise OptionError(
+            f"A server of team “{own}” runs in that team alone: leave the team out.", status=403
+        )
 
 
 def check_server_name(name: str) -> None:

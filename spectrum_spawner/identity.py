@@ -5,6 +5,7 @@ Of a table in the values the last word is the table's. JupyterHub's own `load_gr
 the table loses the group, the admin role or the right to sign in when the hub starts again.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -16,10 +17,11 @@ from kubespawner.clients import load_config
 from sqlalchemy.orm import object_session
 from traitlets import Dict, List, Unicode, default
 
-from spectrum_spawner import actor, membership, turns
+from spectrum_spawner import accounts, actor, membership, turns
 from spectrum_spawner.audit import make_record
 from spectrum_spawner.outbox import Outbox
 from spectrum_spawner.refusals import Refusal
+from spectrum_spawner.team_servers import TeamServers
 from spectrum_spawner.team_templates import TeamTemplate, ensure_teams, read_templates
 from spectrum_spawner.views import Views
 
@@ -54,6 +56,8 @@ class Identity(Authenticator):
         """,
     )
 
+    _keeper: asyncio.Task[None] | None = None
+
     @default("manage_groups")
     def _default_manage_groups(self) -> bool:
         return True
@@ -74,6 +78,10 @@ class Identity(Authenticator):
     def _default_auth_refresh_strict(self) -> bool:
         return True
 
+    def validate_username(self, username: str) -> bool:
+        """Nobody signs in, or is added, under the name of a team's account."""
+        return not accounts.is_account(username) and super().validate_username(username)
+
     def subject_of(self, user: Any) -> str:
         """Who a user is beyond the name, for good; "" where nobody says."""
         return ""
@@ -86,13 +94,17 @@ class Identity(Authenticator):
         return ""
 
     def add_user(self, user: Any) -> None:
-        super().add_user(user)
+        if not accounts.is_account(user.name):
+            super().add_user(user)
         membership.watch(object_session(getattr(user, "orm_user", user)), self.audit)
 
     def get_handlers(self, app: Any) -> list[tuple[Any, ...]]:
         membership.watch(app.db, self.audit)
-        if self._templates:
-            self._find_views()  # so that the first sign-in finds the teams known
+        if self.hub_namespace:
+            # at once, so that the first sign-in finds the teams known
+            teams = self._find_views().teams
+            keeper = TeamServers(app.db, lambda id: app.users[id], teams)
+            self._keeper = asyncio.get_running_loop().create_task(keeper.run())
         return [*turns.ROUTES, *super().get_handlers(app)]
 
     def audit(self, **what: Any) -> None:
@@ -143,7 +155,8 @@ async def subject_of(user: Any) -> str:
 async def check_known(user: Any) -> None:
     """Raise Refusal unless the user's groups of now are known well enough for a start."""
     known = user.authenticator
-    why = await known.why_no_start(user) if isinstance(known, Identity) else ""
+    asks = isinstance(known, Identity) and not accounts.is_account(user.name)
+    why = await known.why_no_start(user) if asks else ""
     if why:
         raise Refusal(why, reason="identity", status_code=403)
 
@@ -183,6 +196,8 @@ class TableAuthenticator(Identity, SharedPasswordAuthenticator):
     async def refresh_user(self, user: Any, handler: Any = None) -> dict[str, Any] | bool:
         """What the table says of a user now; False ends the session of one it does not list."""
         actor.note(handler)
+        if accounts.is_account(user.name):
+            return True
         if user.name not in self.allowed_users:
             return ask_for_sign_in(handler)
         return {

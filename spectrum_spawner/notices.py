@@ -114,12 +114,12 @@ def read_notices(answer: Any) -> dict[tuple[str, str], list[Notice]]:
     return dict(found)
 
 
-def notice_of_leaving(team: Team | None, groups: Iterable[str]) -> list[Notice]:
+def notice_of_leaving(team: Team | None, user: str, groups: Iterable[str]) -> list[Notice]:
     """What the hub knows alone: whether a server's team is one that its owner has left.
 
     A team that is not known is not left.
     """
-    if team is None or teams_of(groups, [team]):
+    if team is None or teams_of(user, groups, [team]):
         return []
     return [Notice(text=f"You are no longer in team {team.display_name}, where this server runs.")]
 

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spectrum_spawner import mounts, names
+from spectrum_spawner import accounts, mounts, names
 from spectrum_spawner.choice import Choice
 from spectrum_spawner.mounts import Mount
 from spectrum_spawner.owner import Owner
@@ -19,6 +19,7 @@ GRACE = 30  # seconds that a server may take to end; Jupyter needs about one
 GPU_TAINT = "nvidia.com/gpu"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 POD_UID = "SPECTRUM_POD_UID"
+COLLABORATIVE = "SPECTRUM_COLLABORATIVE"
 
 
 def make_server_pod(
@@ -80,7 +81,11 @@ def make_server_pod(
             "image": choice.image.image,
             "imagePullPolicy": choice.image.pull_policy,
             "env": make_environment(
-                container.get("env") or [], mounted, service_url=service_url, gpu=profile.gpu
+                container.get("env") or [],
+                mounted,
+                service_url=service_url,
+                gpu=profile.gpu,
+                collaborative=accounts.is_account(owner.user),
             ),
             "envFrom": [*(container.get("envFrom") or []), *make_bucket_keys(team)],
             "resources": make_resources(profile),
@@ -172,7 +177,12 @@ def make_placement(profile: Profile) -> dict[str, Any]:
 
 
 def make_environment(
-    env: list[dict[str, Any]], mounted: Sequence[Mount], *, service_url: str, gpu: int
+    env: list[dict[str, Any]],
+    mounted: Sequence[Mount],
+    *,
+    service_url: str,
+    gpu: int,
+    collaborative: bool = False,
 ) -> list[dict[str, Any]]:
     """The container's environment: ours replaces any other source of the same variables.
 
@@ -180,11 +190,14 @@ def make_environment(
     variable to `all`, and then the NVIDIA runtime hands out every GPU of the node unasked.
     """
     ours = {"NB_UMASK": "002", "SPECTRUM_VOLUMES": mounts.list_entries(mounted)}
+    if collaborative:
+        ours[COLLABORATIVE] = "1"  # people edit documents together
     if service_url:
         ours["SPECTRUM_URL"] = service_url
     if not gpu:
         ours[VISIBLE_DEVICES] = "void"
-    kept = [entry for entry in env if entry["name"] not in (VISIBLE_DEVICES, POD_UID, *ours)]
+    replaced = {VISIBLE_DEVICES, POD_UID, COLLABORATIVE, *ours}
+    kept = [entry for entry in env if entry["name"] not in replaced]
     # of which run of the server its reports are
     uid = {"name": POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
     return [*kept, *({"name": name, "value": value} for name, value in ours.items()), uid]

@@ -18,7 +18,7 @@ from kubespawner import KubeSpawner
 from sqlalchemy.orm import object_session
 from traitlets import Dict, Unicode, default
 
-from spectrum_spawner import actor, form, identity, names, storage, trail
+from spectrum_spawner import accounts, actor, form, identity, names, storage, trail
 from spectrum_spawner.admission import admit, find_teams, refusal_of_options
 from spectrum_spawner.choice import Choice, OptionError
 from spectrum_spawner.diagnosis import ExitStatus
@@ -209,7 +209,7 @@ class SpectrumSpawner(KubeSpawner):
         """What the home page tells about the server: by the service, else by the hub itself."""
         team = self.views.teams.get(self._accepted.get("team", ""))
         told = self._notices.of(self.user.name, self.name)
-        return told or notice_of_leaving(team, self.groups)
+        return told or notice_of_leaving(team, self.user.name, self.groups)
 
     def forget_notices(self) -> None:
         """What the service told is no longer so; it is asked again soon."""
@@ -229,6 +229,24 @@ class SpectrumSpawner(KubeSpawner):
     def again(self) -> dict[str, str] | None:
         """What starts the server as it was, where the home page tells of its end."""
         return dict(self._accepted) if self._accepted and self.end is not None else None
+
+    @property
+    def team_servers(self) -> "list[SpectrumSpawner]":
+        """Servers of the owner's teams, which they may start, open and stop; for the home page."""
+        users = self.user.settings["users"]
+        found = [
+            users[share.owner_id].spawners[share.spawner.name]
+            for share in self.user.shared_with_me
+            if accounts.is_account(share.owner.name)
+        ]
+        return sorted(found, key=lambda each: (each.team_title.casefold(), each.name))
+
+    @property
+    def team_title(self) -> str:
+        """What people call the team of a team's account; its name while the team is not known."""
+        name = accounts.team_of(self.user.name) or ""
+        team = self.views.teams.get(name)
+        return team.display_name if team else name
 
     @property
     def requests_url(self) -> str:
@@ -255,7 +273,7 @@ class SpectrumSpawner(KubeSpawner):
 
     async def find_teams(self) -> list[Team]:
         """Teams that the owner of the server is in now."""
-        return await find_teams(self.views, self.groups)
+        return await find_teams(self.views, self.user.name, self.groups)
 
     async def load_user_options(self) -> None:
         """Authorise what was asked for, for the owner of the server as of now.

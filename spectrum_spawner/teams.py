@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spectrum_spawner import names
+from spectrum_spawner import accounts, names
 from spectrum_spawner.conditions import find_condition
 
 
@@ -177,10 +177,10 @@ def _read_bucket(bucket: Mapping[str, Any]) -> Bucket | None:
     return Bucket(name=bucket["name"], ready=bucket.get("ready", False))
 
 
-def teams_of(groups: Iterable[str], teams: Iterable[Team]) -> list[Team]:
-    """The teams that somebody in `groups` belongs to, by display name."""
-    mine = set(groups)
-    found = [team for team in teams if team.groups & mine]
+def teams_of(user: str, groups: Iterable[str], teams: Iterable[Team]) -> list[Team]:
+    """The teams that a user in `groups` belongs to, by display name; an account to its own."""
+    mine, own = set(groups), accounts.team_of(user)
+    found = [team for team in teams if team.groups & mine or team.name == own]
     return sorted(found, key=lambda team: (team.display_name.casefold(), team.name))
 
 

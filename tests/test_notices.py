@@ -124,10 +124,10 @@ async def test_without_a_service_there_are_none() -> None:
 
 def test_the_hub_itself_tells_who_has_left_a_team() -> None:
     left = [Notice(text="You are no longer in team Ops, where this server runs.")]
-    assert notice_of_leaving(OPS, ["flight"]) == left
-    assert notice_of_leaving(OPS, []) == left
+    assert notice_of_leaving(OPS, "alice", ["flight"]) == left
+    assert notice_of_leaving(OPS, "alice", []) == left
 
 
 def test_a_team_that_one_is_in_or_nobody_knows_is_not_left() -> None:
-    assert notice_of_leaving(OPS, ["admins"]) == []
-    assert notice_of_leaving(None, []) == []
+    assert notice_of_leaving(OPS, "alice", ["admins"]) == []
+    assert notice_of_leaving(None, "alice", []) == []

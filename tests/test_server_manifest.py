@@ -84,6 +84,14 @@ def test_a_server_is_told_of_its_volumes_and_of_the_service_by_nobody_else() -> 
     assert read(made) == {"A": "x", **ALWAYS, "SPECTRUM_URL": url}
 
 
+def test_documents_are_edited_together_where_the_server_is_a_teams() -> None:
+    env = [{"name": "SPECTRUM_COLLABORATIVE", "value": "1"}]
+    alone = make_environment(env, HOME, service_url="", gpu=1)
+    together = make_environment(env, HOME, service_url="", gpu=1, collaborative=True)
+    assert read(alone) == ALWAYS
+    assert read(together) == {**ALWAYS, "SPECTRUM_COLLABORATIVE": "1"}
+
+
 def test_volumes_belong_to_the_teams_group_where_there_is_one() -> None:
     assert make_groups(None) == {"supplementalGroups": []}
     assert make_groups(100000) == {

@@ -26,6 +26,12 @@ def test_a_member_is_left_alone() -> None:
     assert look(["ops-guests", "else"]) == Steps()
 
 
+def test_a_teams_own_server_has_left_no_team() -> None:
+    server = Server(user="team:ops", name="", team="ops", profile="gpu-1", started=STARTED)
+    account = Person(name="team:ops", groups=frozenset(), servers=(server,))
+    assert decide([account], {"ops": OPS}, [], now=NOON, grace=HOUR) == Steps()
+
+
 def test_who_is_outside_is_warned_once() -> None:
     assert look([]) == Steps(warn=(LEFT,))
     assert look([], known=[LEFT], now=NOON + HOUR / 2) == Steps()

@@ -31,6 +31,7 @@ OPS = Team(
 )
 FLIGHT = Team(name="flight", uid="2", display_name="Flight", groups=frozenset({"flight"}))
 IN_OPS = Server(user="alice", name="gpu", team="ops", profile="gpu-1")
+IN_OPS_OF_BOB = Server(user="bob", name="", team="ops", profile="gpu-1")
 IN_FLIGHT = Server(user="alice", name="", team="flight", profile="gpu-1")
 
 
@@ -55,6 +56,14 @@ def test_the_team_of_the_server_decides_who_may_stop_it() -> None:
     assert may_stop(bob, IN_OPS)
     assert not may_stop(bob, IN_FLIGHT)
     assert may_see_server(bob, IN_FLIGHT)
+
+
+def test_a_teams_server_is_stopped_by_its_members() -> None:
+    shared = Server(user="team:ops", name="", team="ops", profile="gpu-1")
+    assert may_stop(view("alice", "ops"), shared)
+    assert not may_stop(view("alice", "flight"), shared)
+    assert not may_stop(view("alice", "ops"), IN_OPS_OF_BOB)
+    assert not may_see_server(view("alice", "flight"), shared)
 
 
 def test_ones_own_server_can_be_stopped_after_leaving_the_team() -> None:

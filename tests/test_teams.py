@@ -131,8 +131,14 @@ def test_one_is_in_the_teams_of_ones_groups_in_the_order_of_their_display_names(
         Team.from_object(make_object("b", {"displayName": "Beta", "groups": ["b", "a"]})),
         Team.from_object(make_object("c", {"groups": ["c"]})),
     ]
-    assert [team.name for team in teams_of(["a", "unknown"], teams)] == ["z", "b"]
-    assert teams_of([], teams) == []
+    assert [team.name for team in teams_of("alice", ["a", "unknown"], teams)] == ["z", "b"]
+    assert teams_of("alice", [], teams) == []
+
+
+def test_an_account_of_a_team_is_in_that_team_alone() -> None:
+    teams = [Team.from_object(make_object(name, {})) for name in ("ops", "flight")]
+    assert [team.name for team in teams_of("team:ops", [], teams)] == ["ops"]
+    assert teams_of("team:elsewhere", [], teams) == []
 
 
 @pytest.mark.parametrize(

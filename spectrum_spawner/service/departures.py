@@ -92,7 +92,7 @@ async def _is_still_outside(context: Context, departure: Departure) -> bool:
     if person is None or team is None or not _are_teams_known(context):
         return False
     runs = {(s.user, s.name, s.team, s.started) for s in person.servers}
-    return departure.run in runs and not teams_of(person.groups, [team])
+    return departure.run in runs and not teams_of(person.name, person.groups, [team])
 
 
 def _record(context: Context, departure: Departure, action: str, text: str) -> Record:

@@ -108,4 +108,4 @@ def _run_of(server: Server) -> Run:
 
 def _is_inside(person: Person, team: Team | None) -> bool | None:
     """Whether somebody is in a team; None while nobody knows the team."""
-    return None if team is None else bool(teams_of(person.groups, [team]))
+    return None if team is None else bool(teams_of(person.name, person.groups, [team]))

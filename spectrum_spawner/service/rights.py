@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spectrum_spawner import accounts
 from spectrum_spawner.service.asking import NEW_TEAM, Request
 from spectrum_spawner.service.servers import Server
 from spectrum_spawner.service.settings import ACT_SCOPE
@@ -68,7 +69,7 @@ def find_viewer(
     if model.get("kind", "user") != "user":
         return None  # whatever acts here acts for a person
     name, scopes, groups = model["name"], frozenset(model["scopes"]), model["groups"]
-    mine = teams_of(groups, known := list(teams))
+    mine = teams_of(name, groups, known := list(teams))
     if ACT_SCOPE in scopes:
         return Viewer(
             name=name,
@@ -108,8 +109,8 @@ def may_see_server(viewer: Viewer, server: Server) -> bool:
 
 
 def may_stop(viewer: Viewer, server: Server) -> bool:
-    """One's own always, also after leaving the team; others' as lead of the server's team."""
-    own = server.user == viewer.name
+    """One's own always, also after leaving the team; a team's as a member; others' as a lead."""
+    own = server.user == viewer.name or accounts.team_of(server.user) in viewer.teams
     return viewer.may_act and (own or viewer.admin or server.team in viewer.leads)
 
 

@@ -26,6 +26,25 @@ require(["jquery", "moment", "jhapi", "utils"], ($, moment, JHAPI, utils) => {
     });
     stop.disabled = false; // before this point a click would be lost
   }
+  for (const button of document.querySelectorAll("[data-stop]")) {
+    const text = button.textContent;
+    button.addEventListener("click", () => {
+      const what = button.getAttribute("aria-label");
+      if (!window.confirm(`${what}? Whoever works in it is cut off; what is not saved is lost.`)) return;
+      button.disabled = true;
+      button.textContent = "Stopping…";
+      const { stop: owner, name } = button.dataset;
+      const options = {
+        error: (...why) => {
+          Object.assign(button, { disabled: false, textContent: text });
+          utils.ajax_error_dialog(...why);
+        },
+      };
+      if (name) api.stop_named_server(owner, name, options);
+      else api.stop_server(owner, options);
+    });
+    button.disabled = false;
+  }
   for (const button of document.querySelectorAll("[data-keep]")) {
     const text = button.textContent;
     button.addEventListener("click", () => {

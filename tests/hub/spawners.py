@@ -87,6 +87,7 @@ def make_signed(hub_namespace: str) -> Setup:
     table.members = {group: record["users"] for group, record in GROUPS.items()}
     table.allowed_users = {name for record in GROUPS.values() for name in record["users"]}
     table.admin_users = {"admin"}
+    table.hub_namespace = hub_namespace
     table.user_password = USER_PASSWORD
     table.admin_password = "another password that is long enough"
     return setup

@@ -1,0 +1,149 @@
+"""Servers of teams on a real hub: who may start, open and stop them, as the groups are now."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import pytest_asyncio
+
+import spectrum_spawner
+from spectrum_spawner import accounts, names
+from tests.hub.clock import wait_until
+from tests.hub.cluster import Cluster
+from tests.hub.hub import Answer, Hub
+from tests.hub.spawners import USER_PASSWORD, Setup, make_signed
+from tests.hub.team import Team
+
+ACCOUNT = "team:flight"
+SERVER = f"/users/{ACCOUNT}/server"
+OPTIONS = {"team": "flight", "profile": "cpu-small"}
+
+
+@pytest_asyncio.fixture
+async def hub(
+    start_hub: Callable[[Setup], Awaitable[Hub]], flight: Team, hub_namespace: str
+) -> Hub:
+    setup = make_signed(hub_namespace)
+    templates = Path(spectrum_spawner.__file__).with_name("templates")
+    setup.config.JupyterHub.template_paths = [str(templates)]
+    setup.config.Authenticator.auth_refresh_age = 1
+    return await start_hub(setup)
+
+
+@pytest.fixture
+def alice(hub: Hub) -> str:
+    return hub.make_token("alice")
+
+
+def is_in(hub: Hub, user: str, team: str = "flight") -> Callable[[], Awaitable[bool]]:
+    """Whether a user is let into the default server of a team."""
+
+    async def find() -> bool:
+        me = await hub.call("GET", "/user", token=hub.make_token(user))
+        return f"access:servers!server=team:{team}/" in me.body["scopes"]
+
+    return find
+
+
+def is_not_in(hub: Hub, user: str) -> Callable[[], Awaitable[bool]]:
+    find = is_in(hub, user)
+
+    async def is_out() -> bool:
+        return not await find()
+
+    return is_out
+
+
+async def start(hub: Hub, token: str, options: dict[str, Any] = OPTIONS) -> Answer:
+    return await hub.call("POST", SERVER, {"user_options": options}, token=token)
+
+
+async def test_a_member_starts_and_stops_it_and_the_audit_says_who(
+    hub: Hub, alice: str, flight: Team, cluster: Cluster
+) -> None:
+    await wait_until(is_in(hub, "alice"), within=10)
+    assert (await start(hub, alice)).status == 201
+    pod = await cluster.get(flight.find_pod(ACCOUNT))
+    assert pod["metadata"]["annotations"][names.ANNOTATION_USER] == ACCOUNT
+    environment = {e["name"]: e.get("value") for e in pod["spec"]["containers"][0]["env"]}
+    assert environment["SPECTRUM_COLLABORATIVE"] == "1"
+    assert (await hub.call("DELETE", SERVER, token=alice)).status in (202, 204)
+    await hub.wait_absent(ACCOUNT, within=20)
+    said = [(r["action"], r["actor"], r["user"]) for r in hub.read_audit()]
+    assert said == [("start", "user:alice", ACCOUNT), ("stop", "user:alice", ACCOUNT)]
+
+
+async def test_nobody_of_another_team_sees_or_touches_it(
+    hub: Hub, alice: str, flight: Team, ops: Team
+) -> None:
+    await wait_until(is_in(hub, "alice"), within=10)
+    admin = hub.make_token("admin")  # in ops alone, and an administrator by another right
+    assert not await is_in(hub, "admin")()
+    theirs = f"/users/{accounts.account_of('ops')}/server"
+    for method in ("POST", "DELETE"):
+        assert (await hub.call(method, theirs, token=alice)).status == 404
+    assert (await hub.call("GET", f"/users/{ACCOUNT}", token=alice)).status == 404
+    assert (await start(hub, admin, {"team": "ops", "profile": "cpu-small"})).status == 403
+
+
+async def test_it_runs_in_its_own_team_alone_whoever_asks(
+    hub: Hub, flight: Team, ops: Team
+) -> None:
+    bob = hub.make_token("bob")  # in both
+    await wait_until(is_in(hub, "bob"), within=10)
+    shown = await start(hub, bob, {"team": "ops", "profile": "cpu-small"})
+    assert (shown.status, shown.message) == (
+        403,
+        "A server of team “flight” runs in that team alone: leave the team out.",
+    )
+
+
+async def test_who_joins_is_let_in_and_who_leaves_is_not(hub: Hub, flight: Team) -> None:
+    table = hub.app.authenticator
+    await wait_until(is_in(hub, "alice"), within=10)
+    table.members = {"flight": ["bob", "admin"]}
+    # whoever asks for anything is asked about
+    await wait_until(is_in(hub, "admin"), within=10)
+    await wait_until(is_not_in(hub, "alice"), within=10)
+
+
+async def test_a_team_that_appears_gets_its_server_without_a_restart(
+    hub: Hub, flight: Team, make_team: Callable[..., Awaitable[Team]]
+) -> None:
+    await wait_until(is_in(hub, "bob"), within=10)
+    await make_team("ops")
+    await wait_until(is_in(hub, "bob", "ops"), within=10)
+
+
+async def test_a_hub_that_was_away_takes_from_people_what_they_lost_meanwhile(
+    hub: Hub, flight: Team
+) -> None:
+    await wait_until(is_in(hub, "alice"), within=10)
+    await hub.kill()
+    hub.config.TableAuthenticator.members = {"flight": ["bob"]}
+    await hub.start()
+    await wait_until(is_not_in(hub, "alice"), within=10)
+    await wait_until(is_in(hub, "bob"), within=10)
+
+
+async def test_nobody_signs_in_as_a_team(hub: Hub, flight: Team) -> None:
+    await wait_until(is_in(hub, "alice"), within=10)
+    hub.app.authenticator.allowed_users |= {ACCOUNT}
+    async with hub.sign_in("alice", USER_PASSWORD) as pages:
+        shown = await pages.send("/login", {"username": ACCOUNT, "password": USER_PASSWORD})
+        assert "Invalid username or password" in shown
+    assert (await hub.call("POST", "/users", {"usernames": ["team:new"]})).status == 400
+
+
+async def test_the_home_page_lists_it_and_the_form_is_the_teams(
+    hub: Hub, flight: Team, ops: Team
+) -> None:
+    async with hub.sign_in("bob", USER_PASSWORD) as pages:
+        await wait_until(is_in(hub, "bob", "ops"), within=10)
+        home = await pages.read("/home")
+        assert f'href="/hub/spawn/{quote(ACCOUNT)}"' in home
+        form = await pages.read(f"/spawn/{quote(ACCOUNT)}")
+        assert 'value="cpu-small"' in form
+        assert 'value="ops-only"' not in form
