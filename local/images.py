@@ -1,6 +1,6 @@
 """Spectrum's container images, built without a Docker daemon or a registry.
 
-`build_all` turns `images/*/Dockerfile` into docker-archive files on a Debian base made by
+`build_all` turns `images/*/Dockerfile` into docker-archive files on Debian bases made by
 mmdebstrap. Each archive's name carries the hash of all that goes into its image, so that an
 unchanged image is not built again. Needs root.
 """
@@ -17,33 +17,61 @@ from local.paths import CHECKOUT
 from local.progress import format_elapsed
 
 REPOSITORY = "localhost/spectrum"
+KEY_DIGITS = 16
 
 
 @dataclass(frozen=True)
 class Image:
-    """One folder of `images/`; `copies` are the other paths that its Dockerfile copies.
+    """What a Dockerfile of ours makes on a base.
 
-    `base` names the image of ours that it is built on; None is the Debian base.
+    `folder` of `images/` has the Dockerfile and `copies` are other paths that it copies. `base` is
+    another image or a release of Debian. A `step` is there for others to be built on alone.
     """
 
     name: str
+    folder: str
     copies: tuple[str, ...] = ()
-    base: str | None = None
+    base: str = "bookworm"
+    is_step: bool = False
 
     @property
     def reference(self) -> str:
         return f"{REPOSITORY}/{self.name}:dev"
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The paths of the checkout that go into it."""
+        return (f"images/{self.folder}", *self.copies)
+
+
+def _step(name: str, *, folder: str, base: str) -> Image:
+    return Image(name, folder, base=base, is_step=True)
+
+
+def _notebook(name: str, *, base: str) -> Image:
+    return Image(name, "notebook", ("images/spectrum_lab",), base)
+
+
+# Each release stands for a Python: 3.11, 3.13.
+DEBIANS = ("bookworm", "trixie")
 
 # In the order of building: a base stands before what is built on it.
 IMAGES = (
-    Image("base-notebook", copies=("images/spectrum_lab",)),
-    Image("tensorflow-notebook", base="base-notebook"),
-    Image("proxy"),
-    Image("hub", copies=("LICENSE", "hub_config", "pyproject.toml", "spectrum_spawner")),
+    _step("foundation", folder="foundation", base="bookworm"),
+    _notebook("base-notebook", base="foundation"),
+    _step("tensorflow", folder="tensorflow", base="foundation"),
+    _notebook("tensorflow-notebook", base="tensorflow"),
+    _step("foundation-py313", folder="foundation", base="trixie"),
+    _step("tensorflow-py313", folder="tensorflow", base="foundation-py313"),
+    _notebook("tensorflow-notebook-py313", base="tensorflow-py313"),
+    _step("pytorch", folder="pytorch", base="foundation-py313"),
+    _notebook("pytorch-notebook", base="pytorch"),
+    Image("proxy", "proxy"),
+    Image("hub", "hub", ("LICENSE", "hub_config", "pyproject.toml", "spectrum_spawner")),
 )
 
-# What debian:bookworm-slim leaves out is left out here too.
+# What Debian's own slim images leave out is left out here too. The release comes last, and its
+# signature is checked with the keys of the package debian-archive-keyring.
 MMDEBSTRAP = (
     "mmdebstrap",
     "--mode=root",
@@ -55,7 +83,6 @@ MMDEBSTRAP = (
     '--aptopt=DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb || true"; };',
     '--aptopt=Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";',
     '--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
-    "bookworm",
 )
 
 
@@ -72,16 +99,16 @@ def build_all(cache: Path, log: Callable[[str], None]) -> dict[str, Path]:
 
 
 def make_keys(checkout: Path) -> dict[str, str]:
-    """Hash what goes into each image: its folder, what it copies, and its base's own key."""
-    keys = {"debian": hashlib.sha256("\0".join(MMDEBSTRAP).encode()).hexdigest()[:16]}
+    """Hash what goes into each base and image: its sources and its base's own key."""
+    keys = {release: _hash_debian(release) for release in DEBIANS}
     for image in IMAGES:
-        digest = hashlib.sha256(keys[image.base or "debian"].encode())
-        for source in (f"images/{image.name}", *image.copies):
+        digest = hashlib.sha256(keys[image.base].encode())
+        for source in image.sources:
             for path in _list_files(checkout / source):
                 executable = bool(path.stat().st_mode & 0o100)
                 digest.update(f"{path.relative_to(checkout)}\0{executable}\0".encode())
                 digest.update(hashlib.sha256(path.read_bytes()).digest())
-        keys[image.name] = digest.hexdigest()[:16]
+        keys[image.name] = digest.hexdigest()[:KEY_DIGITS]
     return keys
 
 
@@ -113,8 +140,7 @@ def _build_missing(buildah: Buildah, log: Callable[[str], None]) -> dict[Image, 
             return archives
         image = missing[0]
         began = time.monotonic()
-        base = _ensure_base(image, buildah, keys)
-        stored = _build_layers(image, base, buildah, keys)
+        stored = _build_layers(image, buildah, keys)
         partial = buildah.push(f"archive of image {image.name}", stored, image.reference)
         if make_keys(CHECKOUT)[image.name] != keys[image.name]:
             log(f"image {image.name}: its files changed meanwhile, once more")
@@ -128,47 +154,58 @@ def _build_missing(buildah: Buildah, log: Callable[[str], None]) -> dict[Image, 
 
 
 def _replace(archive: Path, partial: Path) -> None:
-    """Put the archive into its place and remove those of the image's earlier states."""
+    """Put the archive into its place and remove those of its earlier states."""
     partial.rename(archive)
-    name = archive.name.rpartition("-")[0]
-    for older in archive.parent.glob(f"{name}-*.tar"):
+    for older in list_states(archive.parent, archive.name.rpartition("-")[0], ".tar"):
         if older != archive:
             older.unlink()
 
 
-def _ensure_base(image: Image, buildah: Buildah, keys: dict[str, str]) -> str:
-    """Return the name in the layer storage of what the image is built on."""
-    base = next((other for other in IMAGES if other.name == image.base), None)
-    stored = _name(image.base or "debian", keys)
+def list_states(folder: Path, name: str, suffix: str = "") -> list[Path]:
+    """List what has the name and a key; `tensorflow-notebook-py313-…` is no tensorflow-notebook."""
+    return sorted(folder.glob(f"{name}-{'[0-9a-f]' * KEY_DIGITS}{suffix}"))
+
+
+def _ensure_base(base: str, buildah: Buildah, keys: dict[str, str]) -> str:
+    """Return the name in the layer storage of an image or a Debian release to build on."""
+    stored = _name(base, keys)
     if not buildah.has(stored):
-        if base is None:
-            _build_debian(stored, buildah.archives / f"debian-{keys['debian']}.tar", buildah)
+        if base in DEBIANS:
+            _build_debian(base, stored, buildah, keys)
         else:
-            _build_layers(base, _ensure_base(base, buildah, keys), buildah, keys)
+            (image,) = (other for other in IMAGES if other.name == base)
+            _build_layers(image, buildah, keys)
     return stored
 
 
-def _build_layers(image: Image, base: str, buildah: Buildah, keys: dict[str, str]) -> str:
+def _build_layers(image: Image, buildah: Buildah, keys: dict[str, str]) -> str:
+    base = _ensure_base(image.base, buildah, keys)
     stored = _name(image.name, keys)
-    dockerfile = CHECKOUT / "images" / image.name / "Dockerfile"
+    dockerfile = CHECKOUT / "images" / image.folder / "Dockerfile"
     buildah.build(f"image {image.name}", dockerfile, CHECKOUT, base=base, stored=stored)
     return stored
 
 
-def _build_debian(stored: str, archive: Path, buildah: Buildah) -> None:
+def _build_debian(release: str, stored: str, buildah: Buildah, keys: dict[str, str]) -> None:
+    archive = buildah.archives / f"debian-{release}-{keys[release]}.tar"
     if not archive.exists():
         partial = buildah.scratch / archive.name
-        buildah.run("Debian base", [*MMDEBSTRAP, str(partial)])
+        buildah.run(f"Debian {release}", [*MMDEBSTRAP, release, str(partial)])
         _replace(archive, partial)
-    context = buildah.scratch / "debian"
+    context = buildah.scratch / release
     context.mkdir()
     (context / "base.tar").hardlink_to(archive)
     (context / "Dockerfile").write_text('FROM scratch\nADD base.tar /\nCMD ["bash"]\n')
-    buildah.build("layer of the Debian base", context / "Dockerfile", context, stored=stored)
+    buildah.build(f"layer of Debian {release}", context / "Dockerfile", context, stored=stored)
+
+
+def _hash_debian(release: str) -> str:
+    return hashlib.sha256("\0".join([*MMDEBSTRAP, release]).encode()).hexdigest()[:KEY_DIGITS]
 
 
 def _find_archives(folder: Path, keys: dict[str, str]) -> dict[Image, Path]:
-    return {image: folder / f"{image.name}-{keys[image.name]}.tar" for image in IMAGES}
+    kept = [image for image in IMAGES if not image.is_step]
+    return {image: folder / f"{image.name}-{keys[image.name]}.tar" for image in kept}
 
 
 def _name(name: str, keys: dict[str, str]) -> str:

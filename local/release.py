@@ -173,6 +173,8 @@ def make_image_values(references: dict[str, str]) -> dict[str, Any]:
         "proxy": {"image": make_image("proxy")},
         "images": {
             "tensorflow": {"image": references["tensorflow-notebook"]},
+            "tensorflow-py313": {"image": references["tensorflow-notebook-py313"]},
+            "pytorch": {"image": references["pytorch-notebook"]},
             "lab": {"image": references["base-notebook"]},
         },
     }

@@ -561,12 +561,16 @@ def test_image_values_name_each_build():
         "proxy": "registry.example:5000/spectrum/proxy:2",
         "base-notebook": "localhost/spectrum/base-notebook:3",
         "tensorflow-notebook": "localhost/spectrum/tensorflow-notebook:4",
+        "tensorflow-notebook-py313": "localhost/spectrum/tensorflow-notebook-py313:5",
+        "pytorch-notebook": "localhost/spectrum/pytorch-notebook:6",
     }
     assert make_image_values(references) == {
         "hub": {"image": {"name": "localhost/spectrum/hub", "tag": "1"}},
         "proxy": {"image": {"name": "registry.example:5000/spectrum/proxy", "tag": "2"}},
         "images": {
             "tensorflow": {"image": "localhost/spectrum/tensorflow-notebook:4"},
+            "tensorflow-py313": {"image": "localhost/spectrum/tensorflow-notebook-py313:5"},
+            "pytorch": {"image": "localhost/spectrum/pytorch-notebook:6"},
             "lab": {"image": "localhost/spectrum/base-notebook:3"},
         },
     }

@@ -296,7 +296,7 @@ def test_an_entry_that_a_later_file_makes_null_is_no_entry(helm: Helm) -> None:
     values = json.loads(written)
     assert values["auth"]["groups"] == {}
     assert values["teamTemplates"] == {}
-    assert list(values["images"]) == ["lab", "tensorflow"]
+    assert list(values["images"]) == ["lab", "pytorch", "tensorflow", "tensorflow-py313"]
     assert list(values["profiles"]) == ["cpu-small"]
     assert "Team" not in {manifest["kind"] for manifest in manifests}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from local.images import REPOSITORY, build_all
+from local.images import REPOSITORY, build_all, list_states
 from local.paths import CHECKOUT, find_cache
 from tests.images.hub import Hub, running_hub
 from tests.images.rootfs import RootFilesystem, unpack
@@ -31,7 +31,7 @@ def unpacked(archives: dict[str, Path]) -> Callable[[str], RootFilesystem]:
     def unpack_once(name: str) -> RootFilesystem:
         archive = archives[name]
         folder = archive.parent / "unpacked"
-        for older in folder.glob(f"{name}-*"):
+        for older in list_states(folder, name):
             if older.name != archive.stem:
                 subprocess.run(["rm", "-rf", str(older)], check=True)
         return unpack(archive, folder / archive.stem)

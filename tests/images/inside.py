@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 
 from tests.images.hub import TOKEN
-from tests.images.server import PREFIX, Server
+from tests.images.server import Server
 
 WITHIN = 60.0  # seconds that a cell or a line may take
 _MARKS = ("begin-of-it", "end-of-it")
@@ -27,8 +27,8 @@ def run_line(server: Server, line: str) -> str:
 async def _run_cell(server: Server, code: str, path: str) -> str:
     async with _connect(server) as session, asyncio.timeout(WITHIN):
         wanted = {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}}
-        kernel = (await _post(session, "api/sessions", wanted))["kernel"]["id"]
-        async with session.ws_connect(f"{PREFIX}api/kernels/{kernel}/channels") as channel:
+        kernel = (await _post(session, f"{server.prefix}api/sessions", wanted))["kernel"]["id"]
+        async with session.ws_connect(f"{server.prefix}api/kernels/{kernel}/channels") as channel:
             request = _make_request(code)
             await channel.send_json(request)
             return await _read_output(channel, request["header"]["msg_id"])
@@ -60,8 +60,8 @@ def _make_request(code: str) -> dict[str, Any]:
 
 async def _run_line(server: Server, line: str) -> str:
     async with _connect(server) as session, asyncio.timeout(WITHIN):
-        name = (await _post(session, "api/terminals", {}))["name"]
-        async with session.ws_connect(f"{PREFIX}terminals/websocket/{name}") as terminal:
+        name = (await _post(session, f"{server.prefix}api/terminals", {}))["name"]
+        async with session.ws_connect(f"{server.prefix}terminals/websocket/{name}") as terminal:
             # the terminal echoes what is typed, where the marks are not in one piece
             begin, end = (f"echo {mark[:4]}''{mark[4:]}" for mark in _MARKS)
             await terminal.send_json(["stdin", f"{begin}; {line}; {end}\r"])
@@ -80,7 +80,7 @@ def _connect(server: Server) -> aiohttp.ClientSession:
 
 
 async def _post(session: aiohttp.ClientSession, path: str, body: object) -> Any:
-    async with session.post(PREFIX + path, data=json.dumps(body)) as answer:
+    async with session.post(path, data=json.dumps(body)) as answer:
         text = await answer.text()
         assert answer.status in (200, 201), text
         return json.loads(text)

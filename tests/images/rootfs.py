@@ -47,6 +47,12 @@ class RootFilesystem:
     keeps_changes: bool = False
 
     @property
+    def packages(self) -> Path:
+        """Where the Python of the image, of whatever version, has its packages."""
+        (found,) = self.path.glob("opt/spectrum/lib/python3.*/site-packages")
+        return found
+
+    @property
     def environment(self) -> dict[str, str]:
         return dict(entry.split("=", 1) for entry in self.config["Env"])
 

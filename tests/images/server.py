@@ -34,6 +34,7 @@ class Server:
     port: int
     log: Path
     seconds: float
+    prefix: str = PREFIX
 
     def find_pid(self, *, below: int = 2) -> int:
         """Return the pid of the server itself: below unshare and tini. Below 1 is tini."""
@@ -71,7 +72,7 @@ class Server:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         headers = {"Authorization": f"token {token}"} if token else {}
         try:
-            connection.request(method, PREFIX + path, body, headers)
+            connection.request(method, self.prefix + path, body, headers)
             response = connection.getresponse()
             text = response.read().decode(errors="replace")
             return Answer(response.status, response.headers, text)
@@ -84,8 +85,8 @@ class Server:
         return json.loads(answer.text)
 
 
-def make_environment(hub_port: int, port: int) -> dict[str, str]:
-    """Make the variables that JupyterHub gives to alice's default server."""
+def make_environment(hub_port: int, port: int, prefix: str = PREFIX) -> dict[str, str]:
+    """Make the variables that JupyterHub gives to alice's default server, or to one elsewhere."""
     hub = f"http://127.0.0.1:{hub_port}/hub/api"
     scopes = json.dumps(["access:servers!server=alice/"])
     return {
@@ -96,11 +97,11 @@ def make_environment(hub_port: int, port: int) -> dict[str, str]:
         "JUPYTERHUB_CLIENT_ID": "jupyterhub-user-alice",
         "JUPYTERHUB_DEFAULT_URL": "/lab",
         "JUPYTERHUB_OAUTH_ACCESS_SCOPES": scopes,
-        "JUPYTERHUB_OAUTH_CALLBACK_URL": f"{PREFIX}oauth_callback",
+        "JUPYTERHUB_OAUTH_CALLBACK_URL": f"{prefix}oauth_callback",
         "JUPYTERHUB_OAUTH_SCOPES": scopes,
         "JUPYTERHUB_SERVER_NAME": "",
-        "JUPYTERHUB_SERVICE_PREFIX": PREFIX,
-        "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{port}{PREFIX}",
+        "JUPYTERHUB_SERVICE_PREFIX": prefix,
+        "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{port}{prefix}",
         "JUPYTERHUB_USER": "alice",
     }
 
@@ -115,32 +116,33 @@ def running_server(
     environment: dict[str, str] | None = None,
     log: Path | None = None,
     timeout: float = 60,
+    prefix: str = PREFIX,
 ) -> Iterator[Server]:
     """Start the image's default command, or `command`, and wait for its first HTTP 200.
 
     What it prints goes to `log`, by default a file in the home.
     """
     port = find_free_port()
-    variables = make_environment(hub_port, port) | (environment or {})
+    variables = make_environment(hub_port, port, prefix) | (environment or {})
     words = [*root.config["Entrypoint"], *(command or root.config["Cmd"])]
     log = log or home / ".server.log"
     with log.open("wb") as output:
         began = time.monotonic()
         process = root.start(words, home=home, environment=variables, output=output)
     try:
-        while not _answers(port):
+        while not _answers(port, prefix):
             assert process.poll() is None, f"the server ended:\n{log.read_text()}"
             assert time.monotonic() - began < timeout, f"no answer:\n{log.read_text()}"
             time.sleep(0.01)
-        yield Server(process, port, log, time.monotonic() - began)
+        yield Server(process, port, log, time.monotonic() - began, prefix)
     finally:
         stop(process)
 
 
-def _answers(port: int) -> bool:
+def _answers(port: int, prefix: str) -> bool:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
-        connection.request("GET", f"{PREFIX}api")
+        connection.request("GET", f"{prefix}api")
         return connection.getresponse().status == 200
     except OSError:
         return False

@@ -171,8 +171,7 @@ print(orm.User.__tablename__, HealthCheckHandler.__mro__[1].__name__)
 
 
 def test_all_bytecode_is_compiled_and_belongs_to_its_source(root: RootFilesystem) -> None:
-    packages = root.path / "opt/spectrum/lib/python3.11/site-packages"
-    stale = [str(path) for path in packages.rglob("*.py") if not _has_bytecode(path)]
+    stale = [str(path) for path in root.packages.rglob("*.py") if not _has_bytecode(path)]
     assert stale == []
 
 
@@ -314,7 +313,7 @@ def test_what_reaches_a_bucket_is_there_and_small(root: RootFilesystem, home: Pa
     # what aws knows of a service is read, and fails only where there is no account
     printed = root.run("sh", "-c", "aws s3 ls 2>&1 || true", home=home)
     assert "Unable to locate credentials" in printed
-    package = root.path / "opt/spectrum/lib/python3.11/site-packages/awscli"
+    package = root.packages / "awscli"
     assert sum(path.stat().st_size for path in package.rglob("*") if path.is_file()) < 40e6
 
 

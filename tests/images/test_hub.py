@@ -62,7 +62,7 @@ def test_the_service_finds_its_pages(root: RootFilesystem, home: Path) -> None:
 
 
 def test_the_image_holds_this_checkout_s_code(root: RootFilesystem) -> None:
-    installed = root.path / "opt/spectrum/lib/python3.11/site-packages/spectrum_spawner"
+    installed = root.packages / "spectrum_spawner"
     config = root.path / "usr/local/etc/jupyterhub"
     assert list_sources(installed) == list_sources(CHECKOUT / "spectrum_spawner")
     assert list_sources(config) == list_sources(CHECKOUT / "hub_config")

@@ -10,22 +10,26 @@ import pytest
 
 from local.buildah import open_buildah
 from local.errors import Refusal
-from local.images import IMAGES, estimate_compressed, make_keys
+from local.images import DEBIANS, IMAGES, estimate_compressed, list_states, make_keys
 from local.paths import CHECKOUT
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of what goes into the images."""
-    for image in IMAGES:
-        for source in (f"images/{image.name}", *image.copies):
-            target = tmp_path / source
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if (CHECKOUT / source).is_dir():
-                shutil.copytree(CHECKOUT / source, target)
-            else:
-                shutil.copy2(CHECKOUT / source, target)
+    for source in {source for image in IMAGES for source in image.sources}:
+        target = tmp_path / source
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (CHECKOUT / source).is_dir():
+            shutil.copytree(CHECKOUT / source, target)
+        else:
+            shutil.copy2(CHECKOUT / source, target)
     return tmp_path
+
+
+TENSORFLOW = {"tensorflow-notebook", "tensorflow-notebook-py313"}
+NOTEBOOKS = {"base-notebook", "pytorch-notebook", *TENSORFLOW}
+STEPS = {image.name for image in IMAGES if image.is_step}
 
 
 @pytest.mark.parametrize(
@@ -34,11 +38,14 @@ def checkout(tmp_path: Path) -> Path:
         ("spectrum_spawner/names.py", {"hub"}),
         ("hub_config/jupyterhub_config.py", {"hub"}),
         ("images/proxy/Dockerfile", {"proxy"}),
-        ("images/tensorflow-notebook/examples/digits.ipynb", {"tensorflow-notebook"}),
         (
-            "images/spectrum_lab/spectrum_lab/server.py",
-            {"base-notebook", "tensorflow-notebook"},
+            "images/tensorflow/examples/digits.ipynb",
+            {"tensorflow", "tensorflow-py313", *TENSORFLOW},
         ),
+        ("images/foundation/Dockerfile", {*STEPS, *NOTEBOOKS}),
+        # ours stands on all that is large, and a change of it builds none of that again
+        ("images/spectrum_lab/spectrum_lab/server.py", NOTEBOOKS),
+        ("images/notebook/jupyter_server_config.py", NOTEBOOKS),
         ("README.md", set()),
         ("spectrum_spawner/__pycache__/names.cpython-311.pyc", set()),
     ],
@@ -60,9 +67,31 @@ def test_times_and_places_of_a_checkout_change_nothing(checkout: Path) -> None:
     assert make_keys(checkout) == make_keys(CHECKOUT)
 
 
+def test_a_base_stands_before_what_is_built_on_it() -> None:
+    there = set(DEBIANS)
+    for image in IMAGES:
+        assert image.base in there, image.name
+        there.add(image.name)
+
+
+def test_no_step_that_others_are_built_on_holds_anything_of_ours() -> None:
+    for image in IMAGES:
+        if image.is_step:
+            assert image.copies == (), image.name
+
+
+def test_earlier_states_of_an_image_are_not_those_of_one_with_a_longer_name(tmp_path: Path) -> None:
+    key = "0123456789abcdef"
+    for name in ("lab", "lab-py313"):
+        (tmp_path / f"{name}-{key}.tar").touch()
+        (tmp_path / f"{name}-{key}").mkdir()
+    assert list_states(tmp_path, "lab") == [tmp_path / f"lab-{key}"]
+    assert list_states(tmp_path, "lab", ".tar") == [tmp_path / f"lab-{key}.tar"]
+
+
 def test_every_dockerfile_copies_no_more_than_its_key_knows() -> None:
     for image in IMAGES:
-        dockerfile = (CHECKOUT / "images" / image.name / "Dockerfile").read_text()
+        dockerfile = (CHECKOUT / "images" / image.folder / "Dockerfile").read_text()
         words = [line.split() for line in dockerfile.splitlines() if line.startswith("COPY")]
         sources = {
             source
@@ -70,8 +99,7 @@ def test_every_dockerfile_copies_no_more_than_its_key_knows() -> None:
             if not any(word.startswith("--from") for word in line)
             for source in [word for word in line[1:-1] if not word.startswith("--")]
         }
-        known = (f"images/{image.name}", *image.copies)
-        unknown = {source for source in sources if not source.startswith(known)}
+        unknown = {source for source in sources if not source.startswith(image.sources)}
         assert unknown == set(), image.name
 
 

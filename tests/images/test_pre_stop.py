@@ -23,7 +23,12 @@ async def main():
     loop = asyncio.get_running_loop()
     signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(over.set))
     pre_stop.LIMIT, pre_stop.KILL_AFTER = 2, 0.5
-    pre_stop.run_before_end(Path(sys.argv[1]), "")
+
+    async def save():
+        print("saves", flush=True)
+        raise OSError("no space left")
+
+    pre_stop.run_before_end(Path(sys.argv[1]), "", save)
     print("runs", flush=True)
     await over.wait()
     print("ends", flush=True)
@@ -145,15 +150,18 @@ def start(home: Path) -> "subprocess.Popen[str]":
     return process
 
 
-def end(process: "subprocess.Popen[str]", *, times: int = 1) -> float:
-    """Send SIGTERM, and return the seconds until the server ended by itself."""
+def end(process: "subprocess.Popen[str]", *, times: int = 1, saves: bool = True) -> float:
+    """Send SIGTERM, and return the seconds until the server ended by itself.
+
+    What it saves before fails, which keeps it from nothing.
+    """
     began = time.monotonic()
     for number in range(times):
         if number:
             time.sleep(0.3)
         process.send_signal(signal.SIGTERM)
     printed, _ = process.communicate(timeout=30)
-    assert (printed, process.returncode) == ("ends\n", 0)
+    assert (printed, process.returncode) == ("saves\nends\n" if saves else "ends\n", 0)
     return time.monotonic() - began
 
 
@@ -169,7 +177,7 @@ def test_without_a_script_a_server_ends_at_once(home: Path) -> None:
 
 def test_a_second_signal_does_not_wait_for_the_script(home: Path) -> None:
     write(home, "sleep 60")
-    assert end(start(home), times=2) < 1.9
+    assert end(start(home), times=2, saves=False) < 1.9
 
 
 def test_a_home_that_hangs_keeps_no_server_from_ending(home: Path) -> None:
@@ -177,4 +185,4 @@ def test_a_home_that_hangs_keeps_no_server_from_ending(home: Path) -> None:
     write(home)
     log = home / ".spectrum" / "pre-stop.log"
     os.mkfifo(log)
-    assert 2 <= end(start(home)) < 10
+    assert 2 <= end(start(home), saves=False) < 10

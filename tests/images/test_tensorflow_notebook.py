@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.images.hub import Hub
+from tests.images.inside import run_cell
 from tests.images.rootfs import RootFilesystem
 from tests.images.server import running_server
 
@@ -13,9 +14,18 @@ from tests.images.server import running_server
 pytestmark = pytest.mark.timeout(1500)
 
 
+# Each variant with the Python that it is there for.
+VARIANTS = {"tensorflow-notebook": "3.11", "tensorflow-notebook-py313": "3.13"}
+
+
+@pytest.fixture(scope="session", params=VARIANTS)
+def variant(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="session")
-def root(unpacked: Callable[[str], RootFilesystem]) -> RootFilesystem:
-    return unpacked("tensorflow-notebook")
+def root(unpacked: Callable[[str], RootFilesystem], variant: str) -> RootFilesystem:
+    return unpacked(variant)
 
 
 def test_the_image_keeps_the_base_s_way_to_start(root: RootFilesystem) -> None:
@@ -44,6 +54,16 @@ print(len(tf.config.list_physical_devices("GPU")))
 """
     printed = root.run("python", "-c", script, home=home)
     assert printed.splitlines()[-3:] == ["2.21", "27.0", "0"]
+
+
+def test_a_notebook_runs_in_the_python_of_the_variant_and_lists_no_other(
+    root: RootFilesystem, home: Path, hub: Hub, variant: str
+) -> None:
+    script = "import sys; print(*sys.version_info[:2], sep='.')"
+    with running_server(root, home=home, hub_port=hub.server_port) as server:
+        assert run_cell(server, script) == f"{VARIANTS[variant]}\n"
+        kernels = server.get_json("api/kernelspecs")["kernelspecs"]  # type: ignore[index]
+    assert list(kernels) == ["python3"]
 
 
 def test_packages_fit_each_other(root: RootFilesystem, home: Path) -> None:

@@ -12,6 +12,8 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado import web
 
 STATE = "spectrum_state"  # among the settings of the web application
+# JupyterLab's parts of jupyter-collaboration
+TOGETHER = ("@jupyter/collaboration-extension", "@jupyter/docprovider-extension")
 
 
 class Banner(JupyterHandler):
@@ -60,6 +62,23 @@ class Act(Banner):
             self._write({"message": str(error)})
 
 
+def leave_out_collaboration(settings: dict[str, Any]) -> None:
+    """Have JupyterLab load nothing of what would ask the server for shared documents.
+
+    With `disableRTC` alone its parts are loaded still, and look for rooms that are not there. By a
+    hook, since what an image disables cannot depend on the environment.
+    """
+    hook = settings.get("page_config_hook")
+
+    def page_config_hook(handler: JupyterHandler, page_config: dict[str, Any]) -> dict[str, Any]:
+        found = hook(handler, page_config) if hook else page_config
+        loaded = found.get("federated_extensions", [])
+        found["federated_extensions"] = [each for each in loaded if each["name"] not in TOGETHER]
+        return {**found, "disableRTC": True}
+
+    settings["page_config_hook"] = page_config_hook
+
+
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
     return [{"module": "spectrum_lab.extension"}]
 
@@ -70,13 +89,17 @@ def _load_jupyter_server_extension(server: Any) -> None:
     server.web_app.add_handlers(
         ".*", [(f"{server.base_url}spectrum/{name}", handler) for name, handler in routes]
     )
+    if os.environ.get("SPECTRUM_COLLABORATIVE") != "1":
+        leave_out_collaboration(server.web_app.settings)
 
 
 async def _start_jupyter_server_extension(server: Any) -> None:
     """Jupyter Server calls this once it answers."""
+    from spectrum_lab.documents import save_documents
     from spectrum_lab.pre_stop import run_before_end
     from spectrum_lab.state import State
 
     state = server.web_app.settings[STATE] = State(server)
     state.reporter.start()
-    run_before_end(Path.home(), os.environ.get("JUPYTERHUB_SERVER_NAME", ""))
+    name = os.environ.get("JUPYTERHUB_SERVER_NAME", "")
+    run_before_end(Path.home(), name, lambda: save_documents(server))

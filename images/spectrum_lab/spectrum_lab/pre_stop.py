@@ -13,6 +13,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +29,10 @@ GLANCE = 0.1  # seconds after which a script that ended without closing its outp
 log = logging.getLogger(__name__)
 
 
-def run_before_end(home: Path, server: str) -> None:
-    """From now on SIGTERM runs the script, and only then does what it did until now.
+def run_before_end(
+    home: Path, server: str, do_last: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """From now on SIGTERM runs the script and `do_last`, and only then does what it did until now.
 
     To be called in the main thread, in the running event loop. A second SIGTERM does not wait,
     and neither does anybody if home and script hang.
@@ -44,10 +47,19 @@ def run_before_end(home: Path, server: str) -> None:
             state["ended"] = True
             end(signal.SIGTERM, None)
 
+    async def finish_well() -> None:
+        try:
+            if do_last is not None:
+                await do_last()
+        except Exception:
+            log.exception("Something was left undone")
+        finally:
+            finish()
+
     def run() -> None:
         run_script(home, server)
         with suppress(RuntimeError):  # nobody waited
-            loop.call_soon_threadsafe(finish)
+            asyncio.run_coroutine_threadsafe(finish_well(), loop)
 
     def begin() -> None:
         threading.Thread(target=run, daemon=True).start()

@@ -8,6 +8,7 @@ server uses; `import_singleuser` leaves these out.
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,11 +98,32 @@ def extend_library_path(listing: Path) -> None:
         os.environ["LD_LIBRARY_PATH"] = ":".join(paths)
 
 
+def tell_proxy_url() -> None:
+    """Have `%tensorboard` in a notebook show the address behind the hub, of whatever prefix.
+
+    Else it shows the port of the browser's own machine. TensorBoard puts the number for %PORT%.
+    """
+    prefix = os.environ.get("JUPYTERHUB_SERVICE_PREFIX", "/")
+    os.environ.setdefault("TENSORBOARD_PROXY_URL", f"{prefix}proxy/%PORT%/")
+
+
+def dismiss_idle_threads() -> None:
+    """Let the process end at once though threads of anyio wait for work.
+
+    They end with the task that they were made for. Of shared documents such tasks are left when
+    the event loop stops, and the interpreter would wait until the pod is killed.
+    """
+    for thread in threading.enumerate():
+        if type(thread).__module__.startswith("anyio."):
+            thread.stop()  # type: ignore[attr-defined]
+
+
 def main() -> None:
     """Run the server that the hub's environment variables describe, until it is stopped."""
     # Files of a team are writable by the team; the group comes from the folder (setgid).
     os.umask(0o002)
     extend_library_path(SHARE / "library-path")
+    tell_proxy_url()
     home = Path.home()
     protect_keys(home)
     if takes_files(home):
@@ -109,4 +131,8 @@ def main() -> None:
         add_profile(home)
     else:
         os.environ.update(make_refuge(home, REFUGE))
-    import_singleuser()()
+    run = import_singleuser()
+    try:
+        run()
+    finally:
+        dismiss_idle_threads()

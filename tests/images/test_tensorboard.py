@@ -1,0 +1,101 @@
+"""TensorBoard behind the hub: the tile's address, and `%tensorboard` in a notebook."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.images.hub import Hub
+from tests.images.inside import run_cell
+from tests.images.rootfs import RootFilesystem
+from tests.images.server import Server, running_server
+
+# The first test of a session builds what has changed.
+pytestmark = pytest.mark.timeout(1500)
+
+# As JupyterHub writes them, with the names of people and servers that it lets in.
+PREFIXES = (
+    "/user/alice/",
+    "/spectrum/user/alice/exp%201/",
+    "/user/a.b@example.com/",
+    "/spectrum/user/a.b@example.com/exp%201/",
+)
+
+# What a person sees of the magic's line: its frame, or what it says.
+SHOW = """
+import os
+from IPython.utils.capture import capture_output
+os.makedirs("logs/run", exist_ok=True)
+get_ipython().run_line_magic("load_ext", "tensorboard")
+with capture_output() as shown:
+    get_ipython().run_line_magic("tensorboard", "--logdir logs")
+for each in shown.outputs:
+    print(each.data.get("text/html") or each.data.get("text/plain"))
+"""
+
+# Process 1 lives, and is no TensorBoard: as when the number of a killed one is given out again.
+KILL = """
+import glob, json, os, signal
+(path,) = glob.glob("/tmp/.tensorboard-info/pid-*.info")
+told = json.load(open(path))
+json.dump({**told, "pid": 1}, open("/tmp/.tensorboard-info/pid-1.info", "w"))
+os.kill(told["pid"], signal.SIGKILL)
+print(told["pid"])
+"""
+
+
+@pytest.fixture(scope="session")
+def root(unpacked: Callable[[str], RootFilesystem]) -> RootFilesystem:
+    return unpacked("tensorflow-notebook")
+
+
+def find_frame(shown: str) -> str:
+    """The address in the frame that the magic showed last."""
+    frames = re.findall(r"new URL\((\".*?\"), window.location\)", shown)
+    assert frames, shown
+    return str(json.loads(frames[-1]))
+
+
+def answers(server: Server, address: str) -> bool:
+    """Whether TensorBoard is what the server has there, with its data."""
+    assert address.startswith(server.prefix), address
+    path = address.removeprefix(server.prefix)
+    page = server.get(path).text
+    return "<title>TensorBoard</title>" in page and server.get_json(f"{path}data/runs") == []
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_without_the_last_slash_its_address_leads_to_the_one_with_it(
+    root: RootFilesystem, home: Path, hub: Hub, prefix: str
+) -> None:
+    with running_server(root, home=home, hub_port=hub.server_port, prefix=prefix) as server:
+        answer = server.get("tensorboard")
+        assert (answer.status, answer.headers["Location"]) == (302, f"{prefix}tensorboard/")
+
+
+@pytest.mark.parametrize("prefix", [PREFIXES[0], PREFIXES[-1]])
+def test_the_magic_shows_the_address_behind_the_hub(
+    root: RootFilesystem, home: Path, hub: Hub, prefix: str
+) -> None:
+    with running_server(root, home=home, hub_port=hub.server_port, prefix=prefix) as server:
+        frame = find_frame(run_cell(server, SHOW))
+        assert re.fullmatch(rf"{re.escape(prefix)}proxy/\d+/", frame)
+        assert answers(server, frame)
+
+
+def test_the_magic_takes_an_instance_that_runs_and_none_that_does_not(
+    root: RootFilesystem, home: Path, hub: Hub
+) -> None:
+    with running_server(root, home=home, hub_port=hub.server_port) as server:
+        run_cell(server, SHOW)
+        again = run_cell(server, SHOW)
+        assert "Reusing TensorBoard" in again
+        assert answers(server, find_frame(again))
+        killed = run_cell(server, KILL).strip()
+        fresh = run_cell(server, SHOW)
+        assert "Reusing" not in fresh
+        assert answers(server, find_frame(fresh))
+        (info,) = (server.root / "tmp/.tensorboard-info").iterdir()
+        assert json.loads(info.read_text())["pid"] not in (1, int(killed))
