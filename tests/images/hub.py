@@ -15,7 +15,9 @@ class Hub(ThreadingHTTPServer):
     """Listens on a free port of 127.0.0.1; `posts` lists the (path, body) it was sent.
 
     It answers for Spectrum's service too: `notices` are what that tells of alice's server, and
-    `refusal` is why it keeps, restarts and ends no server. `guest` is who asks in place of alice.
+    `refusal` is why it keeps, restarts and ends no server. `guest` is who asks in place of alice,
+    `visitors` are others, by their tokens, with the scopes that each has now; `broken` is the
+    status of every answer on who somebody is.
     """
 
     def __init__(self) -> None:
@@ -24,6 +26,8 @@ class Hub(ThreadingHTTPServer):
         self.notices: list[dict[str, Any]] = []
         self.refusal = ""
         self.guest = ""
+        self.visitors: dict[str, list[str]] = {}
+        self.broken = 0
         self._news = threading.Condition()
 
     def note_post(self, path: str, body: Any) -> None:
@@ -52,6 +56,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, {"user": "alice", "server": "", "notices": self.server.notices})
         elif self.path != "/hub/api/user":
             self._answer(200, {"version": "6.1.1"})
+        elif self.server.broken:
+            self._answer(self.server.broken, {"message": "I am not well."})
+        elif (token := self.headers.get("Authorization", " ").split()[1]) in self.server.visitors:
+            scopes = self.server.visitors[token]
+            user = {"kind": "user", "name": token, "groups": [], "scopes": scopes}
+            self._answer(200, {**user, "admin": False, "session_id": None})
         elif is_alice:
             scopes = ["access:servers!server=alice/", "read:users:name!user=alice"]
             user = {"kind": "user", "groups": [], "scopes": scopes}

@@ -12,6 +12,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado import web
 
 STATE = "spectrum_state"  # among the settings of the web application
+GUESTS = "spectrum_guests"
 # JupyterLab's parts of jupyter-collaboration
 TOGETHER = ("@jupyter/collaboration-extension", "@jupyter/docprovider-extension")
 
@@ -89,6 +90,11 @@ def _load_jupyter_server_extension(server: Any) -> None:
     server.web_app.add_handlers(
         ".*", [(f"{server.base_url}spectrum/{name}", handler) for name, handler in routes]
     )
+    if hasattr(server.identity_provider, "hub_auth"):  # not where it runs without a hub
+        from spectrum_lab.guests import Guests
+
+        owner = os.environ.get("JUPYTERHUB_USER", "")
+        server.web_app.settings[GUESTS] = Guests(server.identity_provider, owner)
     if os.environ.get("SPECTRUM_COLLABORATIVE") != "1":
         leave_out_collaboration(server.web_app.settings)
 
@@ -101,5 +107,7 @@ async def _start_jupyter_server_extension(server: Any) -> None:
 
     state = server.web_app.settings[STATE] = State(server)
     state.reporter.start()
+    if guests := server.web_app.settings.get(GUESTS):
+        state.begin(guests.run())
     name = os.environ.get("JUPYTERHUB_SERVER_NAME", "")
     run_before_end(Path.home(), name, lambda: save_documents(server))

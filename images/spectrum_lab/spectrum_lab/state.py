@@ -1,6 +1,8 @@
 """What goes on beside a running server: its reporter, and what people may ask of the service."""
 
+import asyncio
 import os
+from collections.abc import Coroutine
 from typing import Any
 
 from spectrum_lab.activity import Watch
@@ -15,11 +17,16 @@ class State:
     def __init__(self, server: Any) -> None:
         service = Service.from_environment(os.environ)
         self._service = service if service.url else None
+        self._going_on: set[asyncio.Task[None]] = set()
         self.reporter = Reporter(
             [Probe(volume) for volume in list_volumes(os.environ)],
             Watch(Inside(server), os.environ.get("SPECTRUM_POD_UID", "")),
             self._service,
         )
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something go on for as long as the server runs."""
+        self._going_on.add(asyncio.get_running_loop().create_task(work))
 
     def describe(self) -> dict[str, Any]:
         """What the banner says; `page` is the server's in the service, "" where there is none."""
