@@ -20,7 +20,7 @@ ACTIONS = frozenset(
         *("start", "stop", "end", "refuse"),
         *("membership", "team", "sign-in", "preference"),
         *("request", "decide", "grant", "stop-request", "notice"),
-        *("warn", "extend", "hold", "cull", "release", "continue"),
+        *("warn", "extend", "hold", "cull", "release", "continue", "share"),
     }
 )
 MAX_TEXT = 1000  # characters of a reason

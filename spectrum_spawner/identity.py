@@ -18,10 +18,10 @@ from sqlalchemy.orm import object_session
 from traitlets import Dict, List, Unicode, default
 
 from spectrum_spawner import accounts, actor, membership, turns
+from spectrum_spawner.admittance import Admittance
 from spectrum_spawner.audit import make_record
 from spectrum_spawner.outbox import Outbox
 from spectrum_spawner.refusals import Refusal
-from spectrum_spawner.team_servers import TeamServers
 from spectrum_spawner.team_templates import TeamTemplate, ensure_teams, read_templates
 from spectrum_spawner.views import Views
 
@@ -56,7 +56,7 @@ class Identity(Authenticator):
         """,
     )
 
-    _keeper: asyncio.Task[None] | None = None
+    _admitting: asyncio.Task[None] | None = None
 
     @default("manage_groups")
     def _default_manage_groups(self) -> bool:
@@ -103,8 +103,8 @@ class Identity(Authenticator):
         if self.hub_namespace:
             # at once, so that the first sign-in finds the teams known
             teams = self._find_views().teams
-            keeper = TeamServers(app.db, lambda id: app.users[id], teams)
-            self._keeper = asyncio.get_running_loop().create_task(keeper.run())
+            admittance = Admittance(app.db, lambda id: app.users[id], teams)
+            self._admitting = asyncio.get_running_loop().create_task(admittance.run())
         return [*turns.ROUTES, *super().get_handlers(app)]
 
     def audit(self, **what: Any) -> None:

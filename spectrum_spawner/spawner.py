@@ -8,6 +8,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from kubespawner import KubeSpawner
 from sqlalchemy.orm import object_session
 from traitlets import Dict, Unicode, default
 
-from spectrum_spawner import accounts, actor, form, identity, names, storage, trail
+from spectrum_spawner import accounts, actor, form, identity, names, sharing, storage, trail
 from spectrum_spawner.admission import admit, find_teams, refusal_of_options
+from spectrum_spawner.audit import make_record
 from spectrum_spawner.choice import Choice, OptionError
 from spectrum_spawner.diagnosis import ExitStatus
 from spectrum_spawner.end import End
@@ -198,8 +200,7 @@ class SpectrumSpawner(KubeSpawner):
     @property
     def may_continue(self) -> bool:
         """Whether the server holds GPUs, and its team may have it without."""
-        profile = self.known_profiles.get(self._accepted.get("profile", ""))
-        team = self.views.teams.get(self._accepted.get("team", ""))
+        profile, team = self.known_profiles.get(self._accepted.get("profile", "")), self.team
         if not self.continue_url or profile is None or not profile.gpu or team is None:
             return False
         return bool(cpu_profiles(team, self.known_profiles))
@@ -207,9 +208,8 @@ class SpectrumSpawner(KubeSpawner):
     @property
     def notices(self) -> list[Notice]:
         """What the home page tells about the server: by the service, else by the hub itself."""
-        team = self.views.teams.get(self._accepted.get("team", ""))
         told = self._notices.of(self.user.name, self.name)
-        return told or notice_of_leaving(team, self.user.name, self.groups)
+        return told or notice_of_leaving(self.team, self.user.name, self.groups)
 
     def forget_notices(self) -> None:
         """What the service told is no longer so; it is asked again soon."""
@@ -229,6 +229,39 @@ class SpectrumSpawner(KubeSpawner):
     def again(self) -> dict[str, str] | None:
         """What starts the server as it was, where the home page tells of its end."""
         return dict(self._accepted) if self._accepted and self.end is not None else None
+
+    @property
+    def team(self) -> Team | None:
+        """The team in which the server was started last; None while nobody knows it."""
+        return self.views.teams.get(self._accepted.get("team", ""))
+
+    @property
+    def guests(self) -> dict[str, datetime]:
+        """With whom the owner shares the server until when."""
+        return sharing.list_guests(self.orm_spawner)
+
+    @property
+    def teammates(self) -> list[str]:
+        """With whom the owner may share the server."""
+        session = object_session(self.orm_spawner)
+        if self.team is None or session is None:
+            return []
+        return sharing.list_teammates(session, self.user.name, self.team)
+
+    def tell(self, action: str, *, actor: str, reason: str, **details: str) -> None:
+        """Have the audit hear of something that was done to the server."""
+        self._outbox.append(
+            make_record(
+                writer="hub",
+                action=action,
+                actor=actor,
+                user=self.user.name,
+                server=self.name,
+                team=self._accepted.get("team", ""),
+                reason=reason,
+                details=details,
+            )
+        )
 
     @property
     def team_servers(self) -> "list[SpectrumSpawner]":

@@ -26,6 +26,37 @@ require(["jquery", "moment", "jhapi", "utils"], ($, moment, JHAPI, utils) => {
     });
     stop.disabled = false; // before this point a click would be lost
   }
+  function changeShare(button, method, body) {
+    const text = button.textContent;
+    button.disabled = true;
+    button.textContent = method === "POST" ? "Sharing…" : "Ending…";
+    $.ajax(`${window.jhdata.base_url}spectrum/share?_xsrf=${window.jhdata.xsrf_token}`, {
+      type: method,
+      contentType: "application/json",
+      data: JSON.stringify(body),
+      success: () => window.location.reload(),
+      error: (...why) => {
+        Object.assign(button, { disabled: false, textContent: text });
+        utils.ajax_error_dialog(...why);
+      },
+    });
+  }
+  for (const form of document.querySelectorAll("[data-share]")) {
+    const button = form.querySelector("button");
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const { user, hours } = form.elements;
+      const body = { server: form.dataset.share, user: user.value, hours: Number(hours.value) };
+      changeShare(button, "POST", body);
+    });
+    button.disabled = false;
+  }
+  for (const button of document.querySelectorAll("[data-unshare]")) {
+    button.addEventListener("click", () => {
+      changeShare(button, "DELETE", { server: button.dataset.unshare, user: button.dataset.guest });
+    });
+    button.disabled = false;
+  }
   for (const button of document.querySelectorAll("[data-stop]")) {
     const text = button.textContent;
     button.addEventListener("click", () => {

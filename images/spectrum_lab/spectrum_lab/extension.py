@@ -27,7 +27,9 @@ class Banner(JupyterHandler):
     def _describe(self) -> None:
         state = self.settings.get(STATE)
         told = state.describe() if state else {"warnings": [], "notices": [], "page": ""}
-        self._write({**told, "own": self._is_owner()})
+        own = self._is_owner()
+        guest = [] if own else list_warnings_of_guests(os.environ.get("JUPYTERHUB_USER", ""))
+        self._write({**told, "warnings": [*guest, *told["warnings"]], "own": own})
 
     def _write(self, value: dict[str, Any]) -> None:
         self.set_header("Content-Type", "application/json")
@@ -61,6 +63,13 @@ class Act(Banner):
         except ServiceError as error:
             self.set_status(409)
             self._write({"message": str(error)})
+
+
+def list_warnings_of_guests(owner: str) -> list[str]:
+    """What somebody should know who is in the server of a person, and of no team's account."""
+    if not owner or owner.startswith("team:"):
+        return []
+    return [f"You are a guest in the server of {owner}: what you run here has {owner}'s rights."]
 
 
 def leave_out_collaboration(settings: dict[str, Any]) -> None:
