@@ -17,6 +17,7 @@ from spectrum_spawner import names
 from spectrum_spawner.choice import LONGEST_DISK, OptionError, is_disk_name
 from spectrum_spawner.inventory import Inventory
 from spectrum_spawner.profiles import (
+    TENSORBOARD,
     Image,
     Profile,
     allowed_profiles,
@@ -128,7 +129,8 @@ def options_from_form(formdata: Mapping[str, list[Any]]) -> dict[str, str]:
 def server_facts(
     options: Mapping[str, Any], *, teams: Iterable[Team], profiles: Mapping[str, Profile]
 ) -> dict[str, Any]:
-    """What a server is, for the home page: texts `team`, `profile`, `image`, `gpu`; int `gpus`.
+    """What a server is, for the home page: texts `team`, `profile`, `image`, `gpu`; int `gpus`;
+    `opens` is what one finds there.
 
     A team or profile that is no longer known is shown by its name.
     """
@@ -144,6 +146,7 @@ def server_facts(
         if profile
         else "",
         "gpus": profile.gpu if profile else 0,
+        "opens": "TensorBoard" if profile and profile.kind == TENSORBOARD else "JupyterLab",
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spectrum_spawner import names
-from spectrum_spawner.profiles import Image, Profile
+from spectrum_spawner.profiles import KINDS, LAB, Image, Profile
 
 _MEMORY_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti)\Z")
@@ -55,8 +55,8 @@ def _read_image(name: str, record: Mapping[str, Any]) -> Image:
 
 
 _PROFILE_KEYS = {
-    "title", "description", "gpu", "gpuResource", "gpuProduct", "cpu", "memory", "sharedMemory",
-    "images", "nodeSelector", "tolerations", "teams", "default",
+    "title", "kind", "description", "gpu", "gpuResource", "gpuProduct", "cpu", "memory",
+    "sharedMemory", "images", "nodeSelector", "tolerations", "teams", "default",
 }  # fmt: skip
 
 
@@ -69,6 +69,7 @@ def _read_profile(name: str, record: Mapping[str, Any], images: Mapping[str, Ima
     profile = Profile(
         name=name,
         title=str(record.get("title") or name),
+        kind=_read_kind(f"{place}.kind", record.get("kind", LAB)),
         description=str(record.get("description") or ""),
         gpu=_read_count(f"{place}.gpu", record.get("gpu", 0)),
         gpu_resource=_read_resource(f"{place}.gpuResource", record.get("gpuResource")),
@@ -118,6 +119,12 @@ def _refuse_unknown(place: str, record: object, known: set[str]) -> None:
 
 def _optional(read: Any, place: str, value: object) -> Any:
     return None if value is None or value == "" else read(place, value)
+
+
+def _read_kind(place: str, value: object) -> str:
+    if value not in KINDS:
+        raise ProfileError(f"{place}: {value!r} is none of {', '.join(KINDS)}")
+    return str(value)
 
 
 def _read_count(place: str, value: object) -> int:

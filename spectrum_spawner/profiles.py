@@ -19,12 +19,17 @@ class Image:
     pull_policy: str = "IfNotPresent"
 
 
+# What runs in a server: JupyterLab, or TensorBoard for the folder of the team.
+LAB, TENSORBOARD = KINDS = ("lab", "tensorboard")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """One size of server. CPU in cores, memory in bytes; `None` means no limit."""
+    """One size and `kind` of server. CPU in cores, memory in bytes; `None` means no limit."""
 
     name: str
     title: str
+    kind: str = LAB
     description: str = ""
     gpu: int = 0
     gpu_resource: str = "nvidia.com/gpu"
@@ -47,8 +52,8 @@ def allowed_profiles(team: Team, profiles: Mapping[str, Profile]) -> list[Profil
 
 
 def cpu_profiles(team: Team, profiles: Mapping[str, Profile]) -> list[Profile]:
-    """Those of them without a GPU."""
-    return [profile for profile in allowed_profiles(team, profiles) if not profile.gpu]
+    """Those of them on which work goes on without a GPU."""
+    return [each for each in allowed_profiles(team, profiles) if not each.gpu and each.kind == LAB]
 
 
 def is_allowed(team: Team, profile: Profile) -> bool:

@@ -9,7 +9,7 @@ from spectrum_spawner.choice import Choice
 from spectrum_spawner.mounts import Mount
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.pods import CONTAINER
-from spectrum_spawner.profiles import Profile
+from spectrum_spawner.profiles import TENSORBOARD, Profile
 from spectrum_spawner.share import make_share_container
 from spectrum_spawner.teams import Team
 
@@ -20,6 +20,7 @@ GPU_TAINT = "nvidia.com/gpu"
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 POD_UID = "SPECTRUM_POD_UID"
 COLLABORATIVE = "SPECTRUM_COLLABORATIVE"
+TENSORBOARD_COMMAND = "spectrum-tensorboard"  # of our images
 
 
 def make_server_pod(
@@ -79,6 +80,7 @@ def make_server_pod(
     container.update(
         {
             "image": choice.image.image,
+            **({"args": [TENSORBOARD_COMMAND]} if profile.kind == TENSORBOARD else {}),
             "imagePullPolicy": choice.image.pull_policy,
             "env": make_environment(
                 container.get("env") or [],

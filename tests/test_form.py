@@ -477,6 +477,7 @@ def test_a_server_is_described_for_the_home_page():
         "image": "PyTorch 2.9",
         "gpu": "1 GPU · NVIDIA A100 SXM4 80GB",
         "gpus": 1,
+        "opens": "JupyterLab",
     }
 
 
@@ -488,4 +489,5 @@ def test_a_server_of_a_vanished_profile_is_described_by_names():
         "image": "older",
         "gpu": "",
         "gpus": 0,
+        "opens": "JupyterLab",
     }

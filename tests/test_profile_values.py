@@ -21,7 +21,7 @@ PROFILES: dict[str, Any] = {
         "default": True,
     },
     "gpu-1": {"gpu": 1, "gpuProduct": "NVIDIA-A100", "images": ["tensorflow"]},
-    "ops-only": {"images": ["base"], "teams": ["ops"]},
+    "ops-only": {"kind": "tensorboard", "images": ["base"], "teams": ["ops"]},
 }
 
 
@@ -46,7 +46,11 @@ def test_a_profile_is_read_whole_with_sizes_as_numbers() -> None:
             name="gpu-1", title="gpu-1", gpu=1, gpu_product="NVIDIA-A100", images=(tensorflow,)
         ),
         "ops-only": Profile(
-            name="ops-only", title="ops-only", images=(base,), teams=frozenset({"ops"})
+            name="ops-only",
+            title="ops-only",
+            kind="tensorboard",
+            images=(base,),
+            teams=frozenset({"ops"}),
         ),
     }
 
@@ -55,6 +59,7 @@ def test_a_profile_is_read_whole_with_sizes_as_numbers() -> None:
     ("change", "sentence"),
     [
         ({"gpu": "1.5"}, "profiles.p.gpu: '1.5' is no whole number of GPUs"),
+        ({"kind": "notebook"}, "profiles.p.kind: 'notebook' is none of lab, tensorboard"),
         ({"gpu": -1}, "profiles.p.gpu: -1 is no whole number of GPUs"),
         ({"gpu": True}, "profiles.p.gpu: True is no whole number of GPUs"),
         ({"cpu": {"guarantee": 2, "limit": 1}}, "profiles.p.cpu: the guarantee is above the limit"),

@@ -64,7 +64,7 @@ def test_the_service_reads_what_the_chart_writes(helm: Helm, tmp_path: Path) -> 
     assert settings.port == 8082
     assert (settings.leaving_grace, settings.idle_minutes) == (60, (12, 20))
     assert settings.contact == "the help desk"
-    assert sorted(settings.profiles) == ["cpu-small", "gpu-1"]
+    assert sorted(settings.profiles) == ["cpu-small", "gpu-1", "tensorboard"]
     culling = settings.culling
     assert (culling.enabled, culling.every, culling.concurrency) == (True, 30, 10)
     (rule,) = culling.policy.rules

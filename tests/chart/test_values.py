@@ -65,9 +65,12 @@ WRONG_PROFILES = [
         {"profiles": {"cpu-small": {"default": True}, "gpu-1": {"default": True}}},
         "profiles: only one may be the default, not cpu-small and gpu-1",
     ),
-    ({"profiles": {"cpu-small": None, "gpu-1": None}}, "minProperties: got 0, want 1"),
     (
-        {"profiles": {"cpu-small": None, "gpu-1": None, "gpu-2": None}},
+        {"profiles": {"cpu-small": None, "gpu-1": None, "tensorboard": None}},
+        "minProperties: got 0, want 1",
+    ),
+    (
+        {"profiles": {"cpu-small": None, "gpu-1": None, "tensorboard": None, "gpu-2": None}},
         "profiles: at least one profile is needed",
     ),
     (
@@ -289,7 +292,7 @@ def test_an_entry_that_a_later_file_makes_null_is_no_entry(helm: Helm) -> None:
         "teams": {"ops": None},
         "teamTemplates": {"line": None},
         "images": {"torch": None},
-        "profiles": {"gpu-1": None, "gpu-2": None},
+        "profiles": {"gpu-1": None, "gpu-2": None, "tensorboard": None},
     }
     manifests = helm.render(merge(ACCEPTED, gone))
     (written,) = (m["data"]["values.json"] for m in manifests if m["kind"] == "ConfigMap")

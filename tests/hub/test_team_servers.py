@@ -13,7 +13,7 @@ from spectrum_spawner import accounts, names
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster
 from tests.hub.hub import Answer, Hub
-from tests.hub.spawners import USER_PASSWORD, Setup, make_signed
+from tests.hub.spawners import PROFILES, USER_PASSWORD, Setup, make_signed
 from tests.hub.team import Team
 
 ACCOUNT = "team:flight"
@@ -29,6 +29,8 @@ async def hub(
     templates = Path(spectrum_spawner.__file__).with_name("templates")
     setup.config.JupyterHub.template_paths = [str(templates)]
     setup.config.Authenticator.auth_refresh_age = 1
+    board = {"kind": "tensorboard", "images": ["tensorflow"]}
+    setup.config.SpectrumSpawner.profiles = {**PROFILES, "board": board}
     return await start_hub(setup)
 
 
@@ -147,3 +149,12 @@ async def test_the_home_page_lists_it_and_the_form_is_the_teams(
         form = await pages.read(f"/spawn/{quote(ACCOUNT)}")
         assert 'value="cpu-small"' in form
         assert 'value="ops-only"' not in form
+
+
+async def test_a_server_may_be_tensorboard_for_the_team(
+    hub: Hub, alice: str, flight: Team, cluster: Cluster
+) -> None:
+    await wait_until(is_in(hub, "alice"), within=10)
+    assert (await start(hub, alice, {"team": "flight", "profile": "board"})).status == 201
+    pod = await cluster.get(flight.find_pod(ACCOUNT))
+    assert pod["spec"]["containers"][0]["args"] == ["spectrum-tensorboard"]

@@ -117,8 +117,9 @@ def running_server(
     log: Path | None = None,
     timeout: float = 60,
     prefix: str = PREFIX,
+    ready: int = 200,
 ) -> Iterator[Server]:
-    """Start the image's default command, or `command`, and wait for its first HTTP 200.
+    """Start the image's default command, or `command`, and wait until it answers with `ready`.
 
     What it prints goes to `log`, by default a file in the home.
     """
@@ -130,7 +131,7 @@ def running_server(
         began = time.monotonic()
         process = root.start(words, home=home, environment=variables, output=output)
     try:
-        while not _answers(port, prefix):
+        while not _answers(port, prefix, ready):
             assert process.poll() is None, f"the server ended:\n{log.read_text()}"
             assert time.monotonic() - began < timeout, f"no answer:\n{log.read_text()}"
             time.sleep(0.01)
@@ -139,11 +140,11 @@ def running_server(
         stop(process)
 
 
-def _answers(port: int, prefix: str) -> bool:
+def _answers(port: int, prefix: str, status: int) -> bool:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", f"{prefix}api")
-        return connection.getresponse().status == 200
+        return connection.getresponse().status == status
     except OSError:
         return False
     finally:

@@ -119,7 +119,8 @@ def test_a_guest_ends_nothing_by_the_token_of_the_server(
 ) -> None:
     hub.guest = "bob"
     banner = open_lab(page, server)
-    expect(banner.get_by_role("listitem")).to_contain_text([TEXT], timeout=60_000)
+    told = [TEXT, "You are a guest in the server of alice"]
+    expect(banner.get_by_role("listitem")).to_contain_text(told, timeout=60_000)
     choices = banner.get_by_role("link", name="Your choices")
     expect(choices).to_have_attribute("href", "/services/spectrum/gpus/alice/")
     for name in ("Release it now", "Continue without GPU"):

@@ -2,12 +2,13 @@
 
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.images.hub import Hub
+from tests.images.hub import TOKEN, Hub
 from tests.images.inside import run_cell
 from tests.images.rootfs import RootFilesystem
 from tests.images.server import Server, running_server
@@ -99,3 +100,35 @@ def test_the_magic_takes_an_instance_that_runs_and_none_that_does_not(
         assert answers(server, find_frame(fresh))
         (info,) = (server.root / "tmp/.tensorboard-info").iterdir()
         assert json.loads(info.read_text())["pid"] not in (1, int(killed))
+
+
+@pytest.mark.parametrize("prefix", [PREFIXES[0], PREFIXES[-1]])
+def test_alone_it_shows_the_logs_of_the_team_to_whom_the_hub_lets_in(
+    root: RootFilesystem, home: Path, hub: Hub, tmp_path: Path, prefix: str
+) -> None:
+    (home / "team").mkdir()
+    (home / "team" / "run").mkdir()
+    hub.visitors |= {"bob": ["access:servers!server=alice/"], "carol": []}
+    with running_server(
+        root,
+        home=home,
+        hub_port=hub.server_port,
+        command=["spectrum-tensorboard"],
+        prefix=prefix,
+        ready=302,
+        log=tmp_path / "log",
+    ) as server:
+        for token in (TOKEN, "bob"):
+            assert "<title>TensorBoard</title>" in server.get("", token=token).text
+        told = json.loads(server.get("data/environment", token="bob").text)
+        assert told["data_location"] == "/home/jovyan/team"
+        assert server.get("", token="carol").status == 403
+        assert "oauth2/authorize" in server.get("", token=None).headers["Location"]
+        # an open page is no sign of a person at work
+        assert [path for path, _ in hub.posts if path.endswith("/activity")] == []
+        # who was let in a moment ago is not for longer than the hub says so
+        hub.visitors["bob"] = []
+        deadline = time.monotonic() + 20
+        while server.get("", token="bob").status != 403:
+            assert time.monotonic() < deadline
+            time.sleep(1)
