@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import spectrum_spawner
-from spectrum_spawner import keep_page, share_page, storage_page
+from spectrum_spawner import keep_page, share_page, storage_page, team_page
 from spectrum_spawner.profile_values import ProfileError, read_profiles
 from spectrum_spawner.providers import PROVIDERS
 from spectrum_spawner.team_templates import TemplateError, read_templates
@@ -220,6 +220,7 @@ def make_fixed(namespace: str) -> dict[str, Any]:
             *storage_page.ROUTES,
             *keep_page.ROUTES,
             *share_page.ROUTES,
+            *team_page.ROUTES,
         ],
         **{f"SpectrumSpawner.{trait}": value for trait, value in audit.items()},
         **{f"Identity.{trait}": value for trait, value in audit.items()},

@@ -277,9 +277,13 @@ class SpectrumSpawner(KubeSpawner):
     @property
     def team_title(self) -> str:
         """What people call the team of a team's account; its name while the team is not known."""
-        name = accounts.team_of(self.user.name) or ""
-        team = self.views.teams.get(name)
-        return team.display_name if team else name
+        team = self.views.teams.get(self.team_name)
+        return team.display_name if team else self.team_name
+
+    @property
+    def team_name(self) -> str:
+        """The team whose account has this server, "" for a person's."""
+        return accounts.team_of(self.user.name) or ""
 
     @property
     def requests_url(self) -> str:

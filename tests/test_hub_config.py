@@ -15,7 +15,7 @@ from oauthenticator.oauth2 import OAuthenticator
 from traitlets.config import Config, PyFileConfigLoader
 
 import spectrum_spawner
-from spectrum_spawner import keep_page, share_page, storage_page
+from spectrum_spawner import keep_page, share_page, storage_page, team_page
 from spectrum_spawner.identity import Identity, TableAuthenticator
 from spectrum_spawner.oauth import ProviderIdentity
 from spectrum_spawner.providers import PROVIDERS
@@ -167,7 +167,12 @@ def test_the_whole_configuration_follows_from_values_and_secrets(hub: Hub) -> No
                 }
             },
             "db_url": "sqlite:////srv/jupyterhub/jupyterhub.sqlite",
-            "extra_handlers": [*storage_page.ROUTES, *keep_page.ROUTES, *share_page.ROUTES],
+            "extra_handlers": [
+                *storage_page.ROUTES,
+                *keep_page.ROUTES,
+                *share_page.ROUTES,
+                *team_page.ROUTES,
+            ],
             "hub_bind_url": "http://0.0.0.0:8081",
             "hub_connect_url": "http://hub.spectrum:8081",
             "load_roles": [

@@ -76,6 +76,41 @@ require(["jquery", "moment", "jhapi", "utils"], ($, moment, JHAPI, utils) => {
     });
     button.disabled = false;
   }
+  for (const button of document.querySelectorAll("[data-remove]")) {
+    button.addEventListener("click", () => {
+      button.disabled = true;
+      const { remove: owner, name } = button.dataset;
+      api.delete_named_server(owner, name, {
+        error: (...why) => {
+          button.disabled = false;
+          utils.ajax_error_dialog(...why);
+        },
+      });
+    });
+    button.disabled = false;
+  }
+  const add = document.getElementById("add-team-server");
+  if (add) {
+    const button = add.querySelector("button");
+    add.addEventListener("submit", (event) => {
+      event.preventDefault();
+      button.disabled = true;
+      const { team, name } = add.elements;
+      $.ajax(`${window.jhdata.base_url}spectrum/team-servers?_xsrf=${window.jhdata.xsrf_token}`, {
+        type: "POST",
+        contentType: "application/json",
+        data: JSON.stringify({ team: team.value, name: name.value }),
+        success: ({ url }) => {
+          window.location.href = url;
+        },
+        error: (...why) => {
+          button.disabled = false;
+          utils.ajax_error_dialog(...why);
+        },
+      });
+    });
+    button.disabled = false;
+  }
   for (const button of document.querySelectorAll("[data-keep]")) {
     const text = button.textContent;
     button.addEventListener("click", () => {

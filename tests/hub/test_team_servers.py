@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
 import spectrum_spawner
-from spectrum_spawner import accounts, names
+from spectrum_spawner import accounts, names, team_page
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster
 from tests.hub.hub import Answer, Hub
@@ -29,6 +30,7 @@ async def hub(
     templates = Path(spectrum_spawner.__file__).with_name("templates")
     setup.config.JupyterHub.template_paths = [str(templates)]
     setup.config.Authenticator.auth_refresh_age = 1
+    setup.config.JupyterHub.extra_handlers = team_page.ROUTES
     board = {"kind": "tensorboard", "images": ["tensorflow"]}
     setup.config.SpectrumSpawner.profiles = {**PROFILES, "board": board}
     return await start_hub(setup)
@@ -158,3 +160,34 @@ async def test_a_server_may_be_tensorboard_for_the_team(
     assert (await start(hub, alice, {"team": "flight", "profile": "board"})).status == 201
     pod = await cluster.get(flight.find_pod(ACCOUNT))
     assert pod["spec"]["containers"][0]["args"] == ["spectrum-tensorboard"]
+
+
+async def test_a_member_adds_a_server_and_the_whole_team_has_it(
+    hub: Hub, alice: str, flight: Team, ops: Team
+) -> None:
+    await wait_until(is_in(hub, "bob"), within=10)
+    for body, status in (
+        ({"team": "flight", "name": "evaluation"}, 200),
+        ({"team": "flight", "name": "evaluation"}, 200),  # again, which changes nothing
+        ({"team": "ops", "name": "x"}, 404),
+        ({"team": "flight", "name": " "}, 400),
+        ({"team": "flight", "name": "a/b"}, 400),
+        ({"team": "flight", "name": 7}, 400),
+    ):
+        assert await add(hub, alice, body) == status, body
+    bob = hub.make_token("bob")
+    path = f"/users/{ACCOUNT}/servers/evaluation"
+    assert (await hub.call("POST", path, {"user_options": OPTIONS}, token=bob)).status == 201
+    assert (await hub.call("DELETE", path, {"remove": True}, token=alice)).status in (202, 204)
+    await hub.wait_absent(ACCOUNT, "evaluation", within=20)
+
+
+async def add(hub: Hub, token: str, body: dict[str, Any]) -> int:
+    """What the home page's form asks for; the status of the answer."""
+    url = f"{hub.url.removesuffix('/api')}/spectrum/team-servers"
+    headers = {"Authorization": f"token {token}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.post(url, json=body) as answer,
+    ):
+        return answer.status

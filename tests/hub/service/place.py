@@ -16,7 +16,7 @@ import pytest
 import spectrum_spawner
 from local.control_plane import ControlPlane
 from local.listeners import find_free_port
-from spectrum_spawner import keep_page, names, share_page, storage_page
+from spectrum_spawner import keep_page, names, share_page, storage_page, team_page
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster, connect, find_teams
 from tests.hub.conftest import use_kubeconfig
@@ -179,7 +179,8 @@ def _make_setup(namespace: str, port: int) -> Setup:
     setup = make_spectrum(namespace)
     hub = setup.config.JupyterHub
     hub.template_paths = [str(Path(spectrum_spawner.__file__).with_name("templates"))]
-    hub.extra_handlers = [*storage_page.ROUTES, *keep_page.ROUTES, *share_page.ROUTES]
+    pages = (storage_page, keep_page, share_page, team_page)
+    hub.extra_handlers = [route for page in pages for route in page.ROUTES]
     spawner = setup.config.SpectrumSpawner
     spawner.volumes_url = f"http://127.0.0.1:{port}/internal/volumes"
     spawner.notices_url = f"http://127.0.0.1:{port}/internal/notices"
