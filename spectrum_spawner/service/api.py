@@ -246,7 +246,12 @@ class Report(FromServer):
     async def post(self) -> None:
         keep_report(self.context, self.server, self.read_json())
         key = (self.server.user, self.server.name)
-        self.write_json({"notices": gpus.list_own_notices(self.context, key)})
+        self.write_json(
+            {
+                "notices": gpus.list_own_notices(self.context, key),
+                "warnings": self.context.documents.list_warnings(key, now=self.context.now()),
+            }
+        )
 
 
 class Description(SignedIn):

@@ -16,6 +16,7 @@ from spectrum_spawner.service.background import Background
 from spectrum_spawner.service.culler import Culler
 from spectrum_spawner.service.culling.report import Told
 from spectrum_spawner.service.culling.sweep import Key
+from spectrum_spawner.service.documents import OpenDocuments
 from spectrum_spawner.service.gpu_table import GpuTable
 from spectrum_spawner.service.hours import Budget
 from spectrum_spawner.service.hub import Hub
@@ -44,9 +45,9 @@ class Context:
     Who holds `asking` asks for something; each request is counted before the next one is. Who
     holds `trying` tries a policy, one at a time. `told` is what each server last told of what
     works in it. `reporters` are the servers that report, `figures` what they told and nobody wrote
-    down yet. `table` are the rows of the board, `appeals` the last on each server, `releasing`
-    servers whose end was asked for with that of others, until the hub hears of it. `near_budgets`
-    are budgets of GPU hours of which leads have heard this month.
+    down yet, `documents` what they have open. `table` are the rows of the board, `appeals` the
+    last on each server, `releasing` servers whose end was asked for with that of others, until the
+    hub hears of it. `near_budgets` are budgets of GPU hours of which leads have heard this month.
     """
 
     settings: Settings
@@ -71,6 +72,7 @@ class Context:
     trying: asyncio.Lock = field(default_factory=asyncio.Lock)
     reporters: Reporters = field(default_factory=Reporters)
     figures: Recent = field(default_factory=Recent)
+    documents: OpenDocuments = field(default_factory=OpenDocuments)
 
     @staticmethod
     def find_teams_path(hub_namespace: str) -> str:

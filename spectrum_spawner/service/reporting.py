@@ -73,5 +73,6 @@ async def forget_ended(context: Context) -> None:
     if not snapshot.error and snapshot.as_of is not None:
         running = {(server.user, server.name) for server in snapshot}
         context.reporters.forget_all_but(running)
+        context.documents.forget_all_but(running)
         for key in context.told.keys() - running:
             del context.told[key]

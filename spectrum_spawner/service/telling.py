@@ -18,6 +18,7 @@ def keep_report(context: Context, server: Server, body: dict[str, Any]) -> None:
     """
     activity = _keep_activity(context, server, body.get("activity"))
     volumes.keep_report(context, server, body)
+    context.documents.keep(server, body.get("documents"), now=context.now())
     if activity:
         raise Problem(activity)
 
