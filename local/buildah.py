@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,15 +38,23 @@ class Buildah:
         return self._succeeds("inspect", "--type", "image", stored)
 
     def build(
-        self, title: str, dockerfile: Path, context: Path, *, stored: str, base: str | None = None
+        self,
+        title: str,
+        dockerfile: Path,
+        context: Path,
+        *,
+        stored: str,
+        needs: Mapping[str, str] | None = None,
     ) -> None:
-        """Build the Dockerfile into the image `stored`, on the stored image `base` if it has one.
+        """Build the Dockerfile into the image `stored`; `needs` are stored images by its arguments.
 
         Only what this machine needs to reach its package registries is mounted in addition.
         """
         command = [*self._command, "bud", "--isolation", "chroot", "--layers", "--pull-never"]
-        if base is not None:
-            command += [*self._write_settings(), "--build-arg", f"BASE_IMAGE={base}"]
+        if needs:
+            command += self._write_settings()
+        for argument, name in (needs or {}).items():
+            command += ["--build-arg", f"{argument}={name}"]
         command += ["--file", str(dockerfile), "--tag", stored, str(context)]
         self.run(title, command)
 

@@ -17,6 +17,8 @@ from local.paths import CHECKOUT
 from local.progress import format_elapsed
 
 REPOSITORY = "localhost/spectrum"
+# what tools leave in a checkout, and no Dockerfile copies or trusts
+LEFT = {"__pycache__", "build", "node_modules"}
 KEY_DIGITS = 16
 
 
@@ -25,13 +27,15 @@ class Image:
     """What a Dockerfile of ours makes on a base.
 
     `folder` of `images/` has the Dockerfile and `copies` are other paths that it copies. `base` is
-    another image or a release of Debian. A `step` is there for others to be built on alone.
+    another image or a release of Debian, and `lab` one that it copies from. A `step` is there for
+    others to be built on or to copy from alone.
     """
 
     name: str
     folder: str
     copies: tuple[str, ...] = ()
     base: str = "bookworm"
+    lab: str = ""
     is_step: bool = False
 
     @property
@@ -43,20 +47,27 @@ class Image:
         """The paths of the checkout that go into it."""
         return (f"images/{self.folder}", *self.copies)
 
+    @property
+    def needs(self) -> dict[str, str]:
+        """What it is made of by the arguments of its Dockerfile."""
+        return {"BASE_IMAGE": self.base} | ({"LAB_IMAGE": self.lab} if self.lab else {})
+
 
 def _step(name: str, *, folder: str, base: str) -> Image:
     return Image(name, folder, base=base, is_step=True)
 
 
 def _notebook(name: str, *, base: str) -> Image:
-    return Image(name, "notebook", ("images/spectrum_lab",), base)
+    ours = ("images/spectrum_lab/pyproject.toml", "images/spectrum_lab/spectrum_lab")
+    return Image(name, "notebook", ours, base, lab="lab")
 
 
 # Each release stands for a Python: 3.11, 3.13.
 DEBIANS = ("bookworm", "trixie")
 
-# In the order of building: a base stands before what is built on it.
+# In the order of building: what is needed stands before what needs it.
 IMAGES = (
+    Image("lab", "lab", ("images/spectrum_lab/lab",), is_step=True),
     _step("foundation", folder="foundation", base="bookworm"),
     _notebook("base-notebook", base="foundation"),
     _step("tensorflow", folder="tensorflow", base="foundation"),
@@ -99,10 +110,10 @@ def build_all(cache: Path, log: Callable[[str], None]) -> dict[str, Path]:
 
 
 def make_keys(checkout: Path) -> dict[str, str]:
-    """Hash what goes into each base and image: its sources and its base's own key."""
+    """Hash what goes into each base and image: its sources and the keys of what it needs."""
     keys = {release: _hash_debian(release) for release in DEBIANS}
     for image in IMAGES:
-        digest = hashlib.sha256(keys[image.base].encode())
+        digest = hashlib.sha256("".join(keys[need] for need in image.needs.values()).encode())
         for source in image.sources:
             for path in _list_files(checkout / source):
                 executable = bool(path.stat().st_mode & 0o100)
@@ -166,23 +177,23 @@ def list_states(folder: Path, name: str, suffix: str = "") -> list[Path]:
     return sorted(folder.glob(f"{name}-{'[0-9a-f]' * KEY_DIGITS}{suffix}"))
 
 
-def _ensure_base(base: str, buildah: Buildah, keys: dict[str, str]) -> str:
-    """Return the name in the layer storage of an image or a Debian release to build on."""
-    stored = _name(base, keys)
+def _ensure(name: str, buildah: Buildah, keys: dict[str, str]) -> str:
+    """Return the name in the layer storage of an image or a Debian release that others need."""
+    stored = _name(name, keys)
     if not buildah.has(stored):
-        if base in DEBIANS:
-            _build_debian(base, stored, buildah, keys)
+        if name in DEBIANS:
+            _build_debian(name, stored, buildah, keys)
         else:
-            (image,) = (other for other in IMAGES if other.name == base)
+            (image,) = (other for other in IMAGES if other.name == name)
             _build_layers(image, buildah, keys)
     return stored
 
 
 def _build_layers(image: Image, buildah: Buildah, keys: dict[str, str]) -> str:
-    base = _ensure_base(image.base, buildah, keys)
+    needs = {key: _ensure(name, buildah, keys) for key, name in image.needs.items()}
     stored = _name(image.name, keys)
     dockerfile = CHECKOUT / "images" / image.folder / "Dockerfile"
-    buildah.build(f"image {image.name}", dockerfile, CHECKOUT, base=base, stored=stored)
+    buildah.build(f"image {image.name}", dockerfile, CHECKOUT, needs=needs, stored=stored)
     return stored
 
 
@@ -217,5 +228,5 @@ def _list_files(path: Path) -> Iterator[Path]:
         yield path
         return
     for child in sorted(path.rglob("*")):
-        if child.is_file() and "__pycache__" not in child.parts:
+        if child.is_file() and LEFT.isdisjoint(child.relative_to(path).parts):
             yield child

@@ -117,8 +117,8 @@ def test_from_jupyterlab_work_goes_on_without_the_gpu_and_then_ends(sign_in, rel
     lab.run_in_terminal(page, "touch ~/kept.txt")
     team = f"{release.namespace}-flight"
     assert len(find_gpus(team, names.server_name("alice", ""))) == 1
-    page.on("dialog", lambda dialog: dialog.accept())
     choose(page, "File", "Continue Without GPU")
+    lab.answer(page, "Continue Without GPU")
     wait_until(lambda: find_gpus(team, names.server_name("alice", "")) == [])
     wait_until(lambda: "No GPU" in read_home(page, release))
     page.get_by_role("button", name="Open JupyterLab").click(timeout=READY)
@@ -126,4 +126,5 @@ def test_from_jupyterlab_work_goes_on_without_the_gpu_and_then_ends(sign_in, rel
     expect(lab.find_file(page, "kept.txt")).to_be_visible(timeout=READY)
     lab.delete(page, "kept.txt")
     choose(page, "File", "Release the GPU and Stop This Server")
+    lab.answer(page, "Release")
     wait_until(lambda: "You have no server running" in read_home(page, release))

@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Page, sync_playwright
 
 from local.images import REPOSITORY, build_all, list_states
 from local.paths import CHECKOUT, find_cache
-from tests.images.hub import Hub, running_hub
+from tests.browser.conftest import ARGUMENTS, CHROMIUM
+from tests.images.hub import TOKEN, Hub, running_hub
 from tests.images.rootfs import RootFilesystem, unpack
+
+READER = {"timezone_id": "Asia/Tokyo", "locale": "en-GB"}
 
 sys.path.insert(0, str(CHECKOUT / "images" / "spectrum_lab"))
 
@@ -52,3 +56,15 @@ def home() -> Iterator[Path]:
 def hub() -> Iterator[Hub]:
     with running_hub() as server:
         yield server
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    """A browser of alice, in Tokyo."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        headers = {"Authorization": f"token {TOKEN}"}
+        page = browser.new_context(extra_http_headers=headers, **READER).new_page()
+        page.set_default_timeout(60_000)
+        yield page
+        browser.close()

@@ -9,22 +9,26 @@ from typing import Any
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 SERVICE = "/services/spectrum/"
+VERBS = ("/keep", "/hold", "/continue", "/release")
 
 
 class Hub(ThreadingHTTPServer):
     """Listens on a free port of 127.0.0.1; `posts` lists the (path, body) it was sent.
 
-    It answers for Spectrum's service too: `notices` are what that tells of alice's server, and
-    `refusal` is why it keeps, restarts and ends no server. `guest` is who asks in place of alice,
-    `visitors` are others, by their tokens, with the scopes that each has now; `broken` is the
-    status of every answer on who somebody is.
+    It answers for Spectrum's service too: `notices` are what that tells of alice's server, `row` is
+    its row on the GPU board, None without a GPU, and `refusal` is why it keeps, holds, restarts and
+    ends no server; while the service is `away` nothing of it answers. `guest` is who asks in place
+    of alice, `visitors` are others, by their tokens, with the scopes that each has now; `broken` is
+    the status of every answer on who somebody is.
     """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.posts: list[tuple[str, Any]] = []
         self.notices: list[dict[str, Any]] = []
+        self.row: dict[str, Any] | None = None
         self.refusal = ""
+        self.away = False
         self.guest = ""
         self.visitors: dict[str, list[str]] = {}
         self.broken = 0
@@ -52,7 +56,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         is_alice = self.headers.get("Authorization") in (f"token {TOKEN}", f"Bearer {TOKEN}")
-        if is_alice and self.path == f"{SERVICE}api/servers/self":
+        if self._is_away():
+            self._answer(502, {"message": "Bad gateway"})
+        elif is_alice and self.path == f"{SERVICE}api/gpus":
+            row = self.server.row
+            self._answer(200, {"gpus": [{"user": "alice", "server": "", **row}] if row else []})
+        elif is_alice and self.path == f"{SERVICE}api/servers/self":
             self._answer(200, {"user": "alice", "server": "", "notices": self.server.notices})
         elif self.path != "/hub/api/user":
             self._answer(200, {"version": "6.1.1"})
@@ -73,12 +82,17 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.note_post(self.path, json.loads(body))
-        if self.server.refusal and self.path.endswith(("/keep", "/continue", "/release")):
+        if self._is_away():
+            self._answer(502, {"message": "Bad gateway"})
+        elif self.server.refusal and self.path.endswith(VERBS):
             self._answer(409, {"status": 409, "message": self.server.refusal})
         elif self.path == f"{SERVICE}api/report":
             self._answer(200, {"notices": self.server.notices})
         else:
             self._answer(200, {})
+
+    def _is_away(self) -> bool:
+        return self.server.away and self.path.startswith(SERVICE)
 
     def _answer(self, status: int, body: dict[str, object]) -> None:
         data = json.dumps(body).encode()

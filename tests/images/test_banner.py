@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ARGUMENTS, CHROMIUM
-from tests.images.hub import SERVICE, TOKEN, Hub
+from tests.browser import lab
+from tests.browser.steps import choose
+from tests.images.hub import SERVICE, Hub
+from tests.images.pages import open_lab
 from tests.images.rootfs import RootFilesystem
 from tests.images.server import PREFIX, Server, running_server
 
@@ -18,7 +20,6 @@ pytestmark = pytest.mark.timeout(1500)
 
 TOLD = "This server has done nothing since 2026-01-31 09:14 UTC."
 TEXT = "This server has done nothing since 31 Jan 2026, 18:14."  # to a reader in Tokyo
-READER = {"timezone_id": "Asia/Tokyo", "locale": "en-GB"}
 KEEP = f"{SERVICE}api/servers/alice//keep"
 
 
@@ -43,25 +44,9 @@ def server(
         yield server
 
 
-@pytest.fixture
-def page() -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        headers = {"Authorization": f"token {TOKEN}"}
-        page = browser.new_context(extra_http_headers=headers, **READER).new_page()
-        page.set_default_timeout(60_000)
-        yield page
-        browser.close()
-
-
 def make_notice(left: timedelta, **more: Any) -> dict[str, Any]:
     end = datetime.now(UTC) + left
     return {"kind": "idle", "text": TOLD, "ends_at": end.isoformat(), "keep": True, **more}
-
-
-def open_lab(page: Page, server: Server, path: str = "lab") -> Locator:
-    page.goto(f"http://127.0.0.1:{server.port}{PREFIX}{path}")
-    return page.get_by_role("status", name="Spectrum")
 
 
 def test_one_click_keeps_an_idle_server(server: Server, page: Page, hub: Hub) -> None:
@@ -108,10 +93,12 @@ def test_one_click_releases_an_idle_server_or_restarts_it_without_a_gpu(
         assert hub.wait_for_post(f"{SERVICE}api/servers/alice//{verb}") == {}
     expect(banner.get_by_role("link", name="Your choices")).to_be_hidden()
     # the menu has both at any time
-    page.once("dialog", lambda dialog: dialog.accept())
-    page.get_by_role("menuitem", name="File", exact=True).click()
-    page.get_by_role("menuitem", name="Release the GPU and Stop This Server").click()
+    choose(page, "File", "Release the GPU and Stop This Server")
+    lab.answer(page, "Cancel")
+    choose(page, "File", "Release the GPU and Stop This Server")
+    lab.answer(page, "Release")
     hub.wait_for_post(f"{SERVICE}api/servers/alice//release", after=1)
+    assert len([path for path, _ in hub.posts if path.endswith("/release")]) == 2
 
 
 def test_a_guest_ends_nothing_by_the_token_of_the_server(

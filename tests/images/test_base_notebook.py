@@ -257,6 +257,16 @@ def test_the_server_tells_the_service_how_full_its_volumes_are(
         "warnings": ["The team's share (/nowhere) cannot be read: No such file or directory."],
         "notices": [],
         "page": "/services/spectrum/gpus/alice/",
+        "board": "/services/spectrum/",
+        "home": "/hub/home",
+        "standing": {
+            "gpus": 0,
+            "utilisation": None,
+            "ends_at": None,
+            "held_until": None,
+            "sentence": "",
+        },
+        "silence": "",
         "own": True,
     }
     # neither the report nor the banner's question counts as a person at work

@@ -29,7 +29,7 @@ def checkout(tmp_path: Path) -> Path:
 
 TENSORFLOW = {"tensorflow-notebook", "tensorflow-notebook-py313"}
 NOTEBOOKS = {"base-notebook", "pytorch-notebook", *TENSORFLOW}
-STEPS = {image.name for image in IMAGES if image.is_step}
+BASES = {image.base for image in IMAGES} - set(DEBIANS)
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,13 @@ STEPS = {image.name for image in IMAGES if image.is_step}
             "images/tensorflow/examples/digits.ipynb",
             {"tensorflow", "tensorflow-py313", *TENSORFLOW},
         ),
-        ("images/foundation/Dockerfile", {*STEPS, *NOTEBOOKS}),
+        ("images/foundation/Dockerfile", {*BASES, *NOTEBOOKS}),
         # ours stands on all that is large, and a change of it builds none of that again
         ("images/spectrum_lab/spectrum_lab/server.py", NOTEBOOKS),
         ("images/notebook/jupyter_server_config.py", NOTEBOOKS),
+        ("images/spectrum_lab/lab/src/banner.ts", {"lab", *NOTEBOOKS}),
+        ("images/spectrum_lab/lab/node_modules/typescript/package.json", set()),
+        ("images/spectrum_lab/lab/build/src/banner.js", set()),
         ("README.md", set()),
         ("spectrum_spawner/__pycache__/names.cpython-311.pyc", set()),
     ],
@@ -55,7 +58,7 @@ def test_a_change_rebuilds_the_images_that_hold_it(
 ) -> None:
     before = make_keys(checkout)
     changed = checkout / path
-    changed.parent.mkdir(exist_ok=True)
+    changed.parent.mkdir(parents=True, exist_ok=True)
     with changed.open("a") as file:
         file.write("# changed\n")
     after = make_keys(checkout)
@@ -67,16 +70,16 @@ def test_times_and_places_of_a_checkout_change_nothing(checkout: Path) -> None:
     assert make_keys(checkout) == make_keys(CHECKOUT)
 
 
-def test_a_base_stands_before_what_is_built_on_it() -> None:
+def test_what_an_image_needs_stands_before_it() -> None:
     there = set(DEBIANS)
     for image in IMAGES:
-        assert image.base in there, image.name
+        assert there.issuperset(image.needs.values()), image.name
         there.add(image.name)
 
 
 def test_no_step_that_others_are_built_on_holds_anything_of_ours() -> None:
     for image in IMAGES:
-        if image.is_step:
+        if image.name in BASES:
             assert image.copies == (), image.name
 
 

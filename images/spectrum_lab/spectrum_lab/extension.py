@@ -1,4 +1,4 @@
-"""What Spectrum adds to a running server: a reporter, what JupyterLab's banner asks for, its end.
+"""What Spectrum adds to a running server: a reporter, what JupyterLab's pages ask for, its end.
 
 Nothing here is done, or imported, before the server answers; none of it counts as a person at work.
 """
@@ -13,20 +13,33 @@ from tornado import web
 
 STATE = "spectrum_state"  # among the settings of the web application
 GUESTS = "spectrum_guests"
+# what JupyterLab's pages are told where there is no service
+NOTHING = {
+    "warnings": [],
+    "notices": [],
+    "page": "",
+    "board": "",
+    "home": "",
+    "standing": None,
+    "silence": "",
+}
 # JupyterLab's parts of jupyter-collaboration
 TOGETHER = ("@jupyter/collaboration-extension", "@jupyter/docprovider-extension")
 
 
 class Banner(JupyterHandler):
-    """What JupyterLab's banner says. No handler of the API, since asking for it is no activity."""
+    """What JupyterLab's banner and status bar say.
+
+    No handler of the API, since asking for it is no activity.
+    """
 
     @web.authenticated
-    def get(self) -> None:
-        self._describe()
+    async def get(self) -> None:
+        await self._describe()
 
-    def _describe(self) -> None:
-        state = self.settings.get(STATE)
-        told = state.describe() if state else {"warnings": [], "notices": [], "page": ""}
+    async def _describe(self) -> None:
+        state = self.settings.get(STATE)  # not there yet while the server starts
+        told = NOTHING | (await state.describe() if state else {})
         own = self._is_owner()
         guest = [] if own else list_warnings_of_guests(os.environ.get("JUPYTERHUB_USER", ""))
         self._write({**told, "warnings": [*guest, *told["warnings"]], "own": own})
@@ -43,10 +56,10 @@ class Banner(JupyterHandler):
 
 
 class Act(Banner):
-    """One click that keeps an idle server, ends it, or restarts it without a GPU.
+    """One click that keeps or holds an idle server, ends it, or restarts it without a GPU.
 
     The answer is what the banner says now. The server's own token does it, which is its owner's:
-    guests may keep it, and what ends it is for them to do in their own name, in the service.
+    guests may keep it, and all else is for them to do in their own name, in the service.
     """
 
     @web.authenticated
@@ -58,8 +71,10 @@ class Act(Banner):
             self._write({"message": "That is for its owner: use the server's page in Spectrum."})
             return
         try:
-            await self.settings[STATE].act(verb)
-            self._describe()
+            body = self.get_json_body() or {}
+            hold = {key: body.get(key) for key in ("until", "reason")} if verb == "hold" else {}
+            await self.settings[STATE].act(verb, hold)
+            await self._describe()
         except ServiceError as error:
             self.set_status(409)
             self._write({"message": str(error)})
@@ -95,7 +110,7 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 def _load_jupyter_server_extension(server: Any) -> None:
     """Jupyter Server calls this while it starts."""
-    routes = [("banner", Banner), ("(keep|release|continue)", Act)]
+    routes = [("banner", Banner), ("(keep|hold|release|continue)", Act)]
     server.web_app.add_handlers(
         ".*", [(f"{server.base_url}spectrum/{name}", handler) for name, handler in routes]
     )

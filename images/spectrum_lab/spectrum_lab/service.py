@@ -52,14 +52,25 @@ class Service:
         """How this server stands; raises ServiceError."""
         return await self._ask("GET", "servers/self")
 
+    async def read_row(self) -> dict[str, Any]:
+        """This server's row on the GPU board, or how it stands without a GPU; raises ServiceError.
+
+        The board has figures, and by a server's token no row but its own.
+        """
+        rows = (await self._ask("GET", "gpus")).get("gpus") or ()
+        mine = (self.user, self.server)
+        found = [row for row in rows if (row.get("user"), row.get("server")) == mine]
+        return found[0] if found else await self.read_self()
+
     async def act(self, verb: str, body: Mapping[str, Any], *, method: str = "POST") -> None:
         """Do something with this server; raises ServiceError."""
         await self._ask(method, f"servers/{self._place}/{verb}", body)
 
-    def find_page(self, environment: Mapping[str, str]) -> str:
-        """Path of this server's page in the service, as its people's browsers reach it."""
+    def find_pages(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Paths in people's browsers: this server's `page`, the `board`, their `home`."""
         base = environment.get("JUPYTERHUB_BASE_URL", "/")
-        return f"{base}services/spectrum/gpus/{self._place}"
+        board = f"{base}services/spectrum/"
+        return {"page": f"{board}gpus/{self._place}", "board": board, "home": f"{base}hub/home"}
 
     @property
     def _place(self) -> str:

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from spectrum_lab.activity import Watch
 from spectrum_lab.reporter import Reporter
 from spectrum_lab.service import Service, ServiceError
+from spectrum_lab.standing import Standing
 from spectrum_lab.volumes import Probe, list_volumes
 
 
@@ -17,6 +18,7 @@ class State:
     def __init__(self, server: Any) -> None:
         service = Service.from_environment(os.environ)
         self._service = service if service.url else None
+        self._standing = Standing(service) if service.url else None
         self._going_on: set[asyncio.Task[None]] = set()
         self.reporter = Reporter(
             [Probe(volume) for volume in list_volumes(os.environ)],
@@ -28,20 +30,22 @@ class State:
         """Let something go on for as long as the server runs."""
         self._going_on.add(asyncio.get_running_loop().create_task(work))
 
-    def describe(self) -> dict[str, Any]:
-        """What the banner says; `page` is the server's in the service, "" where there is none."""
-        return {
-            "warnings": self.reporter.warnings,
-            "notices": self.reporter.notices,
-            "page": self._service.find_page(os.environ) if self._service else "",
-        }
+    async def describe(self) -> dict[str, Any]:
+        """What JupyterLab's pages say; of the service nothing where there is none."""
+        told = {"warnings": self.reporter.warnings, "notices": self.reporter.notices}
+        if self._service is None or self._standing is None:
+            return told
+        await self._standing.look()
+        standing = {"standing": self._standing.known, "silence": self._standing.silence}
+        return told | standing | self._service.find_pages(os.environ)
 
-    async def act(self, verb: str) -> None:
-        """Keep, release or continue the server. Raises ServiceError."""
-        if self._service is None:
+    async def act(self, verb: str, body: Mapping[str, Any]) -> None:
+        """Keep, hold, release or continue the server. Raises ServiceError."""
+        if self._service is None or self._standing is None:
             raise ServiceError("This server knows no service of Spectrum.")
-        await self._service.act(verb, {})
-        if verb == "keep":
+        await self._service.act(verb, body)
+        self._standing.forget()
+        if verb in ("keep", "hold"):
             self.reporter.notices = await self._service.list_notices()
 
 
