@@ -15,7 +15,7 @@ from sqlalchemy import event, inspect
 from sqlalchemy.orm import Session
 
 from spectrum_spawner import sharing
-from spectrum_spawner.team_servers import admit_members, ensure_accounts
+from spectrum_spawner.team_servers import admit_members, ensure_accounts, list_clients
 from spectrum_spawner.teams import Team
 from spectrum_spawner.watch import View
 
@@ -27,14 +27,20 @@ _log = logging.getLogger("spectrum.admittance")
 class Admittance:
     """Keeps accounts and shares of a running hub as they should be.
 
-    `find_user` gives JupyterHub's user by its id in the database, as `app.users` does.
+    `find_user` gives JupyterHub's user by its id in the database, as `app.users` does; `trust` has
+    it ask nobody whether these OAuth clients may know who somebody is.
     """
 
     def __init__(
-        self, session: Session, find_user: Callable[[int], Any], teams: View[Team]
+        self,
+        session: Session,
+        find_user: Callable[[int], Any],
+        trust: Callable[[set[str]], None],
+        teams: View[Team],
     ) -> None:
         self._session = session
         self._find_user = find_user
+        self._trust = trust
         self._teams = teams
         self._changed = asyncio.Event()
         self._seen: dict[str, frozenset[str]] = {}
@@ -60,6 +66,7 @@ class Admittance:
         try:
             ensure_accounts(self._session, self._find_user, teams)
             admit_members(self._session, teams)
+            self._trust(list_clients(self._session, self._find_user, teams))
             sharing.drop_lapsed(self._session, {team.name: team for team in teams})
         except Exception:
             # the next look must come whatever this one met

@@ -103,7 +103,13 @@ class Identity(Authenticator):
         if self.hub_namespace:
             # at once, so that the first sign-in finds the teams known
             teams = self._find_views().teams
-            admittance = Admittance(app.db, lambda id: app.users[id], teams)
+            admittance = Admittance(
+                app.db,
+                lambda id: app.users[id],
+                # the settings are made after this
+                lambda clients: app.tornado_settings["oauth_no_confirm_list"].update(clients),
+                teams,
+            )
             self._admitting = asyncio.get_running_loop().create_task(admittance.run())
         return [*turns.ROUTES, *super().get_handlers(app)]
 

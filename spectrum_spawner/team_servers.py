@@ -66,6 +66,21 @@ def admit_members(session: Session, teams: Iterable[Team]) -> None:
     session.commit()
 
 
+def list_clients(
+    session: Session, find_user: Callable[[int], Any], teams: Iterable[Team]
+) -> set[str]:
+    """The OAuth clients that the servers of teams are.
+
+    A member need not be asked whether such a server may know who they are.
+    """
+    names = [accounts.account_of(team.name) for team in teams]
+    return {
+        find_user(owner.id).spawners[server].oauth_client_id
+        for owner in session.query(orm.User).filter(orm.User.name.in_(names)).all()
+        for server in owner.orm_spawners
+    }
+
+
 def list_members(session: Session, groups: Iterable[str]) -> list[orm.User]:
     """The users who are in any of these groups now."""
     in_any = orm.User.groups.any(orm.Group.name.in_(list(groups)))

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import aiohttp
 import pytest
@@ -77,6 +77,17 @@ async def test_a_member_starts_and_stops_it_and_the_audit_says_who(
     await hub.wait_absent(ACCOUNT, within=20)
     said = [(r["action"], r["actor"], r["user"]) for r in hub.read_audit()]
     assert said == [("start", "user:alice", ACCOUNT), ("stop", "user:alice", ACCOUNT)]
+
+
+async def test_whoever_opens_it_is_asked_nothing(hub: Hub, alice: str) -> None:
+    await wait_until(is_in(hub, "alice"), within=10)
+    assert (await start(hub, alice)).status == 201
+    client = "jupyterhub-user-" + quote(ACCOUNT)
+    back = f"/user/{quote(ACCOUNT)}/oauth_callback"
+    query = urlencode({"client_id": client, "redirect_uri": back, "response_type": "code"})
+    async with hub.sign_in("alice", USER_PASSWORD) as pages:
+        shown = await pages.read(f"/api/oauth2/authorize?{query}")
+    assert "Authorize access" not in shown
 
 
 async def test_nobody_of_another_team_sees_or_touches_it(
