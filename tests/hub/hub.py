@@ -275,6 +275,11 @@ class Pages:
         async with self._session.get(self._url + path) as answer:
             return await answer.text()
 
+    async def find_redirect(self, path: str) -> str:
+        """Where the address leads, "" where there is a page."""
+        async with self._session.get(self._url + path, allow_redirects=False) as answer:
+            return answer.headers.get("Location", "")
+
     async def send(self, path: str, form: dict[str, str]) -> str:
         """The page that answers a form."""
         cookies = self._session.cookie_jar.filter_cookies(URL(f"{self._url}/"))
