@@ -1,7 +1,7 @@
 """Who may be in whose servers, kept in step with the groups of now.
 
-At once after each change of somebody's groups, of a team, or of a team's servers, when a share
-ends, and now and then in any case.
+At once after each change of somebody's groups, of a team, or of a team's servers, when a server
+with guests starts, when a share ends, and now and then in any case.
 """
 
 import asyncio
@@ -99,5 +99,18 @@ def _is_admitting(row: object) -> bool:
 
 
 def _is_moved(row: object) -> bool:
-    """Whether it is a user whose groups changed; a new one is in none until then."""
-    return isinstance(row, orm.User) and inspect(row).attrs.groups.history.has_changes()
+    """Whether groups of a user changed, the name of a server, where one with guests runs, or when
+    a share ends.
+
+    A new user is in no group until then; a server's state changes once its start is allowed.
+    """
+    if isinstance(row, orm.Spawner):
+        moved = _has_changed(row, "state") and bool(sharing.list_guests(row))
+        return moved or _has_changed(row, "name")
+    if isinstance(row, orm.Share):
+        return _has_changed(row, "expires_at")
+    return isinstance(row, orm.User) and _has_changed(row, "groups")
+
+
+def _has_changed(row: object, column: str) -> bool:
+    return inspect(row).attrs[column].history.has_changes()

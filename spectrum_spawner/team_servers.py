@@ -25,17 +25,20 @@ _log = logging.getLogger("spectrum.admittance")
 def ensure_accounts(
     session: Session, find_user: Callable[[int], Any], teams: Iterable[Team]
 ) -> None:
-    """Make the account of each team that has none, with a default server.
+    """Make the account of each team that has none, and the default server of each.
 
-    `find_user` gives JupyterHub's user by its id in the database.
+    A member may have renamed the one there was. `find_user` gives JupyterHub's user by its id in
+    the database.
     """
     for team in teams:
         name = accounts.account_of(team.name)
-        if orm.User.find(session, name) is None:
+        account = orm.User.find(session, name)
+        if account is None:
             account = orm.User(name=name)
             session.add(account)
             roles.assign_default_roles(session, entity=account)
             session.commit()
+        if "" not in account.orm_spawners:
             _ = find_user(account.id).spawner  # makes the record of the server
 
 
