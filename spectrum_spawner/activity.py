@@ -180,7 +180,8 @@ class HubActivity:
             return Reading(source=HUB, answer=Answer.UNKNOWN, at=self.at, text=doubt)
         answer = Answer.BUSY if now - last <= HUB_FRESH else Answer.IDLE
         since = last if answer is Answer.BUSY else max(last, run.started)
-        return Reading(source=HUB, answer=answer, since=since, at=self.at, text="browser or API")
+        text = "browser or API" if answer is Answer.BUSY else "no browser, no API"
+        return Reading(source=HUB, answer=answer, since=since, at=self.at, text=text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,13 +1,14 @@
 """The culling policy as values give it: read whole, or refused by its place."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from spectrum_spawner.profiles import Profile
+from spectrum_spawner.profiles import TENSORBOARD, Profile
 from spectrum_spawner.service.culling.policy_values import PolicyError, read_policy
 from spectrum_spawner.service.culling.rules import Exemption, Policy, Rule, Window
 
@@ -95,6 +96,66 @@ def test_a_policy_is_read_whole_in_its_order() -> None:
             ),
         ),
     )
+
+
+BOARDS = {
+    **PROFILES,
+    "board": Profile(name="board", title="TensorBoard", kind=TENSORBOARD),
+    "big-board": Profile(name="big-board", title="TensorBoard, much", kind=TENSORBOARD),
+}
+BOARD_RULE = Rule(
+    name="tensorboard",
+    profiles=frozenset({"board", "big-board"}),
+    idle=240 * MINUTE,
+    evidence=("hub",),
+)
+REST: dict[str, Any] = {"order": 30, "idleMinutes": 0, "lifetimeMinutes": 1440}
+
+
+def test_a_rule_for_tensorboards_comes_first_and_takes_nothing_from_one_for_the_rest() -> None:
+    rest = Rule(name="rest", idle=0 * MINUTE, lifetime=1440 * MINUTE)
+    assert read_policy({"rules": {"rest": REST}}, BOARDS) == Policy(rules=(BOARD_RULE, rest))
+    later = {"tensorboardIdleMinutes": 600, "rules": {"rest": REST}}
+    assert read_policy(later, BOARDS) == Policy(
+        rules=(replace(BOARD_RULE, idle=600 * MINUTE), rest)
+    )
+
+
+def test_there_is_none_at_0_minutes_or_without_tensorboards() -> None:
+    assert read_policy({"tensorboardIdleMinutes": 0}, BOARDS) == Policy()
+    assert read_policy({"tensorboardIdleMinutes": 240}, PROFILES) == Policy()
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (
+            {"tensorboardIdleMinutes": 14},
+            "culling.tensorboardIdleMinutes: must be 0, for never, or 15 at least",
+        ),
+        (
+            {"tensorboardIdleMinutes": None},
+            "culling.tensorboardIdleMinutes: None is no whole number from 0 to 527040",
+        ),
+        (
+            {"rules": {"boards": {**CPU_RULE, "profiles": ["board"]}}},
+            "culling.rules.boards: never counts, since culling.tensorboardIdleMinutes comes "
+            "first; 0 takes that out",
+        ),
+    ],
+)
+def test_what_contradicts_the_rule_for_tensorboards_is_refused(
+    values: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(PolicyError) as refused:
+        read_policy(values, BOARDS)
+    assert str(refused.value) == sentence
+
+
+def test_one_may_have_a_rule_of_ones_own_for_tensorboards() -> None:
+    own = {**CPU_RULE, "profiles": ["board"]}
+    policy = read_policy({"tensorboardIdleMinutes": 0, "rules": {"boards": own}}, BOARDS)
+    assert [rule.name for rule in policy.rules] == ["boards"]
 
 
 def test_nothing_is_ended_without_rules() -> None:

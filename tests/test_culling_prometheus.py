@@ -222,7 +222,8 @@ def test_names_of_metrics_and_labels_are_the_administrators() -> None:
 
 def test_a_metric_may_be_taken_out_or_added() -> None:
     added = {"name": "DCGM_FI_PROF_SM_ACTIVE", "source": "gpu", "scale": 100}
-    assert set(read_metrics({"power": None, "sm": added})) == {"engine", "utilisation", "cpu", "sm"}
+    measured = set(read_metrics({"power": None, "memory": None, "sm": added}))
+    assert measured == {"engine", "utilisation", "cpu", "sm"}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,14 @@ def test_a_metric_may_be_taken_out_or_added() -> None:
         ({"engine": []}, "metrics.engine: must be a table"),
         ({"engine": {"nme": "x"}}, "metrics.engine.nme: unknown key"),
         ({"engine": {"name": 'x{a="b"}'}}, "metrics.engine.name: 'x{a=\"b\"}' is no metric's"),
-        ({"engine": {"source": "tpu"}}, "metrics.engine.source: must be one of gpu, power, cpu"),
+        (
+            {"engine": {"source": "tpu"}},
+            "metrics.engine.source: must be one of gpu, power, cpu, memory",
+        ),
+        ({"memory": {"free": ""}}, "metrics.memory.free: must be there for source memory, and"),
+        ({"power": {"free": "x"}}, "metrics.power.free: must be there for source memory, and for"),
+        ({"memory": {"free": "x-y"}}, "metrics.memory.free: 'x-y' is no metric's name"),
+        ({"memory": {"free": 5}}, "metrics.memory.free: 5 is no metric's name"),
         ({"engine": {"scale": 0}}, "metrics.engine.scale: 0 is no number above 0"),
         ({"engine": {"pod": ""}}, "metrics.engine: namespace and pod must name"),
         ({"engine": {"uid": "a-b"}}, "metrics.engine: 'a-b' is no label's name"),

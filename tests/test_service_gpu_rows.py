@@ -8,6 +8,7 @@ import pytest
 from spectrum_spawner.activity import GPU, Answer, Evidence, Hold, Reading, Run, Series
 from spectrum_spawner.inventory import GPUs, Inventory
 from spectrum_spawner.profiles import Profile
+from spectrum_spawner.service.culling.memory import Memory
 from spectrum_spawner.service.culling.policy import Cause, Decision, Verdict
 from spectrum_spawner.service.culling.round import Round
 from spectrum_spawner.service.culling.rules import Policy, Rule, Subject
@@ -91,7 +92,9 @@ def row_of(round: Round, server: Server = SERVER, **changes) -> GpuRow:
 
 
 def test_a_server_whose_end_is_near_for_the_api() -> None:
-    assert row_to_json(row_of(make_round(IDLE, WARNED), history=(None, 0.0))) == {
+    memory = {KEY: Memory(used=12 * 2**30, total=160 * 2**30)}
+    round = make_round(IDLE, WARNED, memory=memory)
+    assert row_to_json(row_of(round, history=(None, 0.0))) == {
         "product": "NVIDIA-A100",
         "gpus": 2,
         "team": "ops",
@@ -102,6 +105,7 @@ def test_a_server_whose_end_is_near_for_the_api() -> None:
         "pending": "",
         "state": "ending",
         "utilisation": 0.0,
+        "memory": {"used": 12884901888, "total": 171798691840},
         "last_hour": [None, 0.0],
         "idle_since": "2026-01-31T11:05:00.000000Z",
         "rule": "gpu",
@@ -144,9 +148,11 @@ def test_what_a_server_does_in_a_word(server, verdict, state) -> None:
 
 def test_a_former_runs_verdict_says_nothing_of_a_server_that_was_started_again() -> None:
     again = replace(SERVER, started=NOW - MINUTE)
-    row = row_of(make_round(IDLE, WARNED), again)
-    assert (row.state, row.ends_at, row.utilisation, row.may) == (
+    memory = {KEY: Memory(used=12 * 2**30, total=160 * 2**30)}
+    row = row_of(make_round(IDLE, WARNED, memory=memory), again)
+    assert (row.state, row.ends_at, row.utilisation, row.memory, row.may) == (
         "unknown",
+        None,
         None,
         None,
         ("release",),
@@ -208,6 +214,10 @@ def test_who_left_the_team_ends_for_that_first() -> None:
 @pytest.mark.parametrize("value", [None, float("nan"), 101.0])
 def test_what_cannot_be_measured_is_not_shown_as_use(value) -> None:
     assert row_of(make_round(value=value)).utilisation is None
+
+
+def test_memory_that_nobody_measures_is_null() -> None:
+    assert row_to_json(row_of(make_round()))["memory"] is None
 
 
 def test_rows_that_need_somebody_come_first() -> None:

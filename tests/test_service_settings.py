@@ -90,7 +90,7 @@ def test_everything_is_read(environment) -> None:
         timedelta(minutes=90),
         (20, 50),
     )
-    assert settings.culling.metrics.keys() == {"engine", "utilisation", "cpu"}
+    assert settings.culling.metrics.keys() == {"engine", "utilisation", "cpu", "memory"}
 
 
 def test_without_a_word_of_culling_no_rule_ends_anything(environment, tmp_path) -> None:

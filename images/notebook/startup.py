@@ -42,5 +42,16 @@ def _forget_dead_tensorboards():
     get_ipython().events.register("pre_run_cell", forget)  # noqa: F821 - IPython's own
 
 
+def _choose_tensorboard():
+    """Have `%tensorboard` start the one whose page finds its fonts, where this Python has it."""
+    import os
+    import sys
+
+    ours = os.path.join(sys.prefix, "bin", "spectrum-tensorboard-page")
+    if os.path.exists(ours):
+        os.environ.setdefault("TENSORBOARD_BINARY", ours)
+
+
 _forget_dead_tensorboards()
-del _forget_dead_tensorboards
+_choose_tensorboard()
+del _forget_dead_tensorboards, _choose_tensorboard

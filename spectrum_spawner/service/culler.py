@@ -16,6 +16,7 @@ from spectrum_spawner.activity import Evidence, Hold
 from spectrum_spawner.audit import Record
 from spectrum_spawner.service.culling import standing as standing_of
 from spectrum_spawner.service.culling.history import History
+from spectrum_spawner.service.culling.memory import Memory
 from spectrum_spawner.service.culling.pods import Pods
 from spectrum_spawner.service.culling.round import Round
 from spectrum_spawner.service.culling.rules import Policy, Rule, Subject
@@ -185,13 +186,16 @@ class Culler:
             return []
         await self._standings.load()
         await self._meter.load()
-        evidence, missing = await self._gatherer.gather(subjects.values(), self._policy)
-        problems |= missing
+        (evidence, missing), (memory, unseen) = await asyncio.gather(
+            self._gatherer.gather(subjects.values(), self._policy),
+            self._gatherer.gather_memory(subjects.values(), self._now()),
+        )
+        problems |= {**missing, **unseen}
         before, now = self._standings.by_key, self._now()
         found = await asyncio.to_thread(self._judge_all, subjects, evidence, before, now)
         if found.failures:
             problems |= _tell_failures(found.failures)
-        self._publish(subjects, evidence, found)
+        self._publish(subjects, evidence, found, memory)
         if self.round.enabled:
             # those that are looked at once more just now are others' business
             left = found.standings.keys() - self._ends.handled
@@ -321,7 +325,11 @@ class Culler:
         return (f"Nobody has looked at the servers since {show(last)}, so nothing is ended.",)
 
     def _publish(
-        self, subjects: Mapping[Key, Subject], evidence: Mapping[Key, Evidence], found: Sweep
+        self,
+        subjects: Mapping[Key, Subject],
+        evidence: Mapping[Key, Evidence],
+        found: Sweep,
+        memory: Mapping[Key, Memory],
     ) -> None:
         """Show what was found; of what nobody knows now, what was found before."""
         before, unknown = self.round, self._pods.unknown
@@ -334,6 +342,7 @@ class Culler:
             subjects={**{k: before.subjects[k] for k in kept}, **subjects},
             evidence={**{k: before.evidence[k] for k in kept}, **evidence},
             verdicts={**{k: before.verdicts[k] for k in kept}, **found.verdicts},
+            memory=memory,
         )
 
     def _show(self, subject: Subject, found: Sweep) -> None:

@@ -11,10 +11,11 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 
-from spectrum_spawner.activity import Evidence
+from spectrum_spawner.activity import Evidence, HubActivity
 from spectrum_spawner.service.background import Background
 from spectrum_spawner.service.culling.pods import Pods
 from spectrum_spawner.service.culling.rules import Policy, Subject
@@ -125,6 +126,7 @@ class Ends:
 
     async def _end_some(self, subjects: Sequence[Subject]) -> Found:
         """What stood in the way. Raises LedgerError."""
+        asked_at = self._now()
         servers, problems = await self._ask_hub(subjects)
         subjects = [subject for subject in subjects if subject.key in servers]
         if not subjects:
@@ -135,7 +137,10 @@ class Ends:
             subjects = [subject for subject in subjects if subject.key in known]
             self._standings.check([subject.key for subject in subjects], self._now())
         evidence = {
-            subject.key: self._renew(subject, evidence[subject.key]) for subject in subjects
+            subject.key: self._renew(
+                subject, _hear(evidence[subject.key], servers[subject.key], asked_at)
+            )
+            for subject in subjects
         }
         before, now = self._standings.by_key, self._now()
         used_at = _last_activity(servers)
@@ -272,6 +277,13 @@ def _say_silent(silent: Mapping[str, BaseException], asked: Sequence[str]) -> di
         return {HUB_AWAY: f"{HUB_AWAY} It says: {next(iter(silent.values()))}."}
     sentence = f"People of whom the hub does not tell, so that their servers stay: {len(silent)}."
     return {sentence: f"{sentence} {'; '.join(f'{user}: {e!r}' for user, e in silent.items())}"}
+
+
+def _hear(evidence: Evidence, server: Server, at: datetime) -> Evidence:
+    """The same with what the hub said last, where it was asked for at all: a list may be older."""
+    if evidence.hub is None:
+        return evidence
+    return replace(evidence, hub=HubActivity(at=at, last_activity=server.last_activity))
 
 
 def _last_activity(servers: Mapping[Key, Server]) -> dict[Key, datetime]:

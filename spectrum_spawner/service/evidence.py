@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from spectrum_spawner.activity import CPU, GPU, HUB, MEASURED, POWER, Evidence, HubActivity
+from spectrum_spawner.service.culling.memory import Memory, find_memory, measure_memory
 from spectrum_spawner.service.culling.prometheus import Measured, Prometheus, measure
 from spectrum_spawner.service.culling.report import Report, Told
 from spectrum_spawner.service.culling.rules import Policy, Subject
@@ -52,12 +53,36 @@ class Gatherer:
         servers = list(subjects)
         problems: dict[str, str] = {}
         measured, activity = await asyncio.gather(
-            self._measure(servers, policy, problems), self._hear_hub(policy, problems)
+            self._measure(servers, policy, problems), self._hear_hub(servers, policy, problems)
         )
         problems |= self._say_rare(measured)
         # of ten thousand servers it takes a while
         evidence = await asyncio.to_thread(self._put_together, servers, measured, activity)
         return evidence, problems
+
+    async def gather_memory(
+        self, subjects: Iterable[Subject], now: datetime
+    ) -> tuple[dict[Key, Memory], Found]:
+        """How full the memory of GPUs is, by server as far as that is known, and what is missing of
+        it. It is for people to see, and no evidence."""
+        servers = {(each.namespace, each.pod): each for each in subjects if each.run.gpus}
+        if self._prometheus is None or not servers:
+            return {}, {}
+        devices, problems = await measure_memory(
+            self._prometheus,
+            self._settings.metrics,
+            prefix=self._settings.team_prefix,
+            pods=servers.keys(),
+        )
+
+        def add_up() -> dict[Key, Memory]:
+            found = {
+                subject.key: find_memory(subject, devices.get(pod, ()), now)
+                for pod, subject in servers.items()
+            }
+            return {key: memory for key, memory in found.items() if memory}
+
+        return await asyncio.to_thread(add_up), _say_untold(problems)
 
     def renew(
         self, subject: Subject, evidence: Evidence, *, at_last: datetime | None = None
@@ -122,9 +147,7 @@ class Gatherer:
             step=self._settings.step,
             pods={(subject.namespace, subject.pod) for subject in servers},
         )
-        for name, text in measured.problems.items():
-            sentence = f"Prometheus does not tell metric {name}, so what it measures is unknown."
-            problems[sentence] = f"{sentence} It says: {text}."
+        problems |= _say_untold(measured.problems)
         if not measured.problems:
             problems |= _say_silent(measured.silent, servers)
         return measured
@@ -141,8 +164,13 @@ class Gatherer:
                 )
         return found
 
-    async def _hear_hub(self, policy: Policy, problems: dict[str, str]) -> dict[Key, HubActivity]:
-        needed = any(HUB in rule.evidence for rule in policy.rules)
+    async def _hear_hub(
+        self, servers: list[Subject], policy: Policy, problems: dict[str, str]
+    ) -> dict[Key, HubActivity]:
+        # a list of thousands costs the hub much, and mostly nobody's rule asks for it
+        needed = any(HUB in rule.evidence for rule in policy.rules) and any(
+            (rule := policy.find_rule(subject)) and HUB in rule.evidence for subject in servers
+        )
         if needed:
             await self._snapshot.refresh(max_age=self._settings.every / 2)
         as_of = self._snapshot.as_of
@@ -155,6 +183,15 @@ class Gatherer:
             (server.user, server.name): HubActivity(at=as_of, last_activity=server.last_activity)
             for server in self._snapshot
         }
+
+
+def _say_untold(problems: Mapping[str, str]) -> Found:
+    """Metrics that Prometheus does not tell, with what it says."""
+    found = {}
+    for name, text in problems.items():
+        sentence = f"Prometheus does not tell metric {name}, so what it measures is unknown."
+        found[sentence] = f"{sentence} It says: {text}."
+    return found
 
 
 def _say_silent(silent: Iterable[str], servers: list[Subject]) -> Found:

@@ -9,6 +9,7 @@ from spectrum_spawner.activity import Hold
 from spectrum_spawner.inventory import Inventory
 from spectrum_spawner.profiles import Profile
 from spectrum_spawner.service.culling.history import find_utilisation
+from spectrum_spawner.service.culling.memory import Memory
 from spectrum_spawner.service.culling.policy import Cause, Verdict, find_hold
 from spectrum_spawner.service.culling.round import Round
 from spectrum_spawner.service.culling.rules import Rule, Subject
@@ -34,8 +35,8 @@ class GpuRow:
     """One server with GPUs, as somebody sees it who may do everything; `as_seen_by` others.
 
     `utilisation` is the highest of its GPUs in percent, `history` the same for each minute of the
-    last hour; None is what nobody measured. `idle_since`, `warn_at` and `ends_at` are set where
-    they apply, `may` is what the viewer may do.
+    last hour, `memory` of all of them; None is what nobody measured. `idle_since`, `warn_at` and
+    `ends_at` are set where they apply, `may` is what the viewer may do.
     """
 
     server: Server
@@ -48,6 +49,7 @@ class GpuRow:
     rule: str = ""
     verdict: Verdict | None = None
     utilisation: float | None = None
+    memory: Memory | None = None
     history: tuple[float | None, ...] = ()
     idle_since: datetime | None = None
     warn_at: datetime | None = None
@@ -136,6 +138,7 @@ def make_row(
         rule=rule.name if rule else "",
         verdict=verdict,
         utilisation=find_utilisation(subject, evidence, round.at) if subject and round.at else None,
+        memory=round.memory.get(key) if subject else None,
         history=history,
         idle_since=since or None,
         warn_at=warn_at,
@@ -263,6 +266,7 @@ def row_to_json(row: GpuRow) -> dict[str, Any]:
         "pending": server.pending,
         "state": row.state,
         "utilisation": row.utilisation,
+        "memory": _memory_to_json(row.memory),
         "last_hour": list(row.history),
         "idle_since": _text(row.idle_since),
         "rule": row.rule,
@@ -275,6 +279,10 @@ def row_to_json(row: GpuRow) -> dict[str, Any]:
         "sentence": row.sentence,
         "may": list(row.may),
     }
+
+
+def _memory_to_json(memory: Memory | None) -> dict[str, int] | None:
+    return None if memory is None else {"used": memory.used, "total": memory.total}
 
 
 def hold_to_json(hold: Hold | None) -> dict[str, Any] | None:

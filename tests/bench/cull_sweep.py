@@ -24,7 +24,8 @@ from spectrum_spawner.activity import (
     Processes,
     Run,
 )
-from spectrum_spawner.service.culling.metrics import Metric, read_metrics
+from spectrum_spawner.service.culling.memory import find_memory, read_memory
+from spectrum_spawner.service.culling.metrics import MEMORY, Metric, read_metrics
 from spectrum_spawner.service.culling.prometheus import PART, STEP, read_answer
 from spectrum_spawner.service.culling.rules import Policy, Rule, Subject
 from spectrum_spawner.service.culling.standing import Standing
@@ -47,11 +48,14 @@ def make_answer(metric: Metric, count: int, floor: float) -> bytes:
             metric.pod: f"jupyter-user-{number}",
             **dict.fromkeys(metric.device, f"GPU-00000000-0000-0000-0000-{number:012}"),
         }
-        parts = {
-            "at": NOW.timestamp() - 5,
-            "now": (0.93 if number % 10 == 0 else 0.0) * metric.highest,
-            f"below:{floor!r}": NOW.timestamp() - 60 * (number % 90),
-        }
+        parts = {"at": NOW.timestamp() - 5}
+        if metric.source == MEMORY:
+            parts |= {"used": 12288.0, "free": 69632.0}
+        else:
+            parts |= {
+                "now": (0.93 if number % 10 == 0 else 0.0) * metric.highest,
+                f"below:{floor!r}": NOW.timestamp() - 60 * (number % 90),
+            }
         for part, value in parts.items():
             sample = [NOW.timestamp(), repr(value)]
             result.append({"metric": {**labels, PART: part}, "value": sample})
@@ -134,13 +138,28 @@ def measure_sweep(count: int) -> tuple[float, float]:
     return measure(look), reading
 
 
+def measure_memory(count: int) -> float:
+    """Of what each look reads besides, for people to see."""
+    metric = read_metrics({})["memory"]
+    body, subjects = make_answer(metric, count, 0.0), [make_subject(each) for each in range(count)]
+
+    def read() -> None:
+        devices = read_memory(body, metric)
+        for subject in subjects:
+            find_memory(subject, devices[subject.namespace, subject.pod], NOW)
+
+    return measure(read)
+
+
 def main() -> None:
     sampling = measure_sampling(64)
     judging, reading = measure_sweep(SERVERS)
+    memory = measure_memory(SERVERS)
     rows = [
         ("64 GPUs, two metrics: reading", sampling, SAMPLING_BAR),
         (f"{SERVERS:,} servers: judging", judging, None),
         (f"{SERVERS:,} servers: reading and judging", reading + judging, SWEEP_BAR),
+        (f"{SERVERS:,} servers: memory, to be seen", memory, None),
     ]
     print(f"{'':<42}{'CPU ms':>8}{'bar':>8}")
     for what, seconds, bar in rows:
@@ -151,6 +170,7 @@ def main() -> None:
         "sampling_64_ms": round(sampling * 1000, 2),
         "judging_ms": round(judging * 1000, 1),
         "reading_ms": round(reading * 1000, 1),
+        "memory_ms": round(memory * 1000, 1),
         "met": sampling <= SAMPLING_BAR and reading + judging <= SWEEP_BAR,
     }
     print(json.dumps(line))

@@ -16,6 +16,7 @@ DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 PROFILES = read_profiles(DEFAULTS["profiles"], DEFAULTS["images"])
 NIGHTS = {"from": "20:00", "to": "06:00", "idleMinutes": 20}
 CPU_RULE = {"order": 200, "gpu": False, "evidence": ["hub"], "idleMinutes": 480}
+BOARDS = {"order": 1, "profiles": ["tensorboard"], "evidence": ["hub"]}
 UNTIL = "2026-02-28T18:00:00+01:00"
 
 
@@ -107,6 +108,15 @@ CONTRADICTIONS = [
         "culling.rules.late: never counts, since rule gpu comes first and matches whatever it does",
     ),
     (
+        {"tensorboardIdleMinutes": 14},
+        "culling.tensorboardIdleMinutes: must be 0, for never, or 15 at least",
+    ),
+    (
+        {"rules": {"boards": BOARDS}},
+        "culling.rules.boards: never counts, since culling.tensorboardIdleMinutes comes first; 0 "
+        "takes that out",
+    ),
+    (
         exemption(users=[]),
         "culling.exemptions.course: name users, teams or profiles; it would exempt everybody",
     ),
@@ -135,6 +145,9 @@ MALFORMED = [
     (exemption(until="2026-02-28T18:00:00"), "'2026-02-28T18:00:00' does not match pattern"),
     (exemption(until="2026-02-28"), "'2026-02-28' does not match pattern"),
     (exemption(forever=True), "additional properties 'forever' not allowed"),
+    ({"tensorboardIdleMinutes": -1}, "at '/culling/tensorboardIdleMinutes': minimum: got -1, want"),
+    ({"tensorboardIdleMinutes": 527041}, "at '/culling/tensorboardIdleMinutes': maximum: got"),
+    ({"tensorboardIdleMinutes": "4 h"}, "at '/culling/tensorboardIdleMinutes': got string, want"),
 ]
 
 ELSEWHERE = [
@@ -158,18 +171,23 @@ MALFORMED_METRICS = [
     ({"utilisation": {"nmae": "x"}}, "additional properties 'nmae' not allowed"),
     ({"utilisation": {"name": "x-y"}}, "'x-y' does not match pattern"),
     ({"utilisation": {"pod": ""}}, "'' does not match pattern"),
-    ({"utilisation": {"source": "memory"}}, "value must be one of 'gpu', 'power', 'cpu'"),
+    ({"utilisation": {"source": "tpu"}}, "value must be one of 'gpu', 'power', 'cpu', 'memory'"),
+    ({"memory": {"free": "x-y"}}, "'x-y' does not match pattern"),
     ({"utilisation": {"scale": 0}}, "exclusiveMinimum: got 0, want 0"),
     ({"utilisation": "DCGM"}, "at '/metrics/utilisation': got string, want object"),
-    ({"rocm": {"name": "gpu_use"}}, "metrics.rocm.source: must be one of gpu, power, cpu"),
+    ({"rocm": {"name": "gpu_use"}}, "metrics.rocm.source: must be one of gpu, power, cpu, memory"),
     ({"rocm": {"source": "gpu"}}, "metrics.rocm.name: is missing"),
+    ({"rocm": {"source": "memory", "name": "used"}}, "metrics.rocm.free: must be there for source"),
+    ({"power": {"free": "x"}}, "metrics.power.free: must be there for source memory, and for no"),
+    ({"memory": {"source": "gpu"}}, "metrics.memory.free: must be there for source memory, and"),
     ({"cpu": {"only": {"a-b": "c"}}}, "metrics.cpu: 'a-b' is no label's name"),
 ]
 
 
 def read(culling: dict[str, Any]) -> None:
     """The policy as the service reads it from the whole of `culling`."""
-    read_policy({key: culling[key] for key in ("rules", "exemptions")}, PROFILES)
+    keys = ("tensorboardIdleMinutes", "rules", "exemptions")
+    read_policy({key: culling[key] for key in keys}, PROFILES)
 
 
 @pytest.mark.parametrize(("culling", "sentence"), CONTRADICTIONS)
@@ -215,6 +233,16 @@ MEANT: dict[str, dict[str, Any]] = {
         "rules": {"ops": {**DEFAULTS["culling"]["rules"]["gpu"], "order": 1, "teams": ["ops"]}}
     },
     "both kinds of servers": {"rules": {"cpu": CPU_RULE}},
+    "whatever no other rule is for": {
+        "rules": {"rest": {"order": 200, "idleMinutes": 0, "lifetimeMinutes": 1440}}
+    },
+    "a rule of one's own for TensorBoards": {
+        "tensorboardIdleMinutes": 0,
+        "rules": {"boards": BOARDS},
+    },
+    "a rule for TensorBoards and others": {
+        "rules": {"small": {**BOARDS, "profiles": ["cpu-small", "tensorboard"]}}
+    },
     "windows that touch": schedule(
         night={**NIGHTS, "days": ["mon", "tue", "wed", "thu", "fri"]},
         weekend={"days": ["sat", "sun"], "from": "06:00", "to": "24:00", "idleMinutes": 30},
@@ -257,12 +285,14 @@ def test_metrics_come_to_the_service_as_they_were_written(helm: Helm) -> None:
         "prometheusUrl": "http://prometheus.monitoring.svc:9090",
         "power": None,
         "utilisation": {"namespace": "namespace", "pod": "pod", "only": {"job": "dcgm"}},
+        "memory": {"namespace": "namespace", "pod": "pod"},
         "rocm": {"name": "gpu_use_percent", "source": "gpu", "device": ["gpu_id"], "slice": ""},
+        "rocm-memory": {"name": "vram_used", "free": "vram_free", "source": "memory"},
     }
     told = read_values(helm, {"metrics": changed})["metrics"]
     assert told == {**changed, "scrapeSeconds": usual["scrapeSeconds"]}
     del told["prometheusUrl"], told["scrapeSeconds"]
-    assert set(read_metrics(told)) == {*METRICS, "rocm"} - {"power"}
+    assert set(read_metrics(told)) == {*METRICS, "rocm", "rocm-memory"} - {"power"}
 
 
 def test_the_service_knows_where_teams_are(helm: Helm) -> None:

@@ -67,12 +67,14 @@ def test_the_service_reads_what_the_chart_writes(helm: Helm, tmp_path: Path) -> 
     assert sorted(settings.profiles) == ["cpu-small", "gpu-1", "tensorboard"]
     culling = settings.culling
     assert (culling.enabled, culling.every, culling.concurrency) == (True, 30, 10)
-    (rule,) = culling.policy.rules
+    board, rule = culling.policy.rules
+    assert (board.name, board.profiles) == ("tensorboard", {"tensorboard"})
+    assert (board.idle, board.evidence) == (timedelta(minutes=240), ("hub",))
     assert (rule.name, rule.gpu, rule.idle) == ("gpu", True, timedelta(minutes=90))
     assert rule.evidence == ("gpu", "cpu", "kernels", "processes")
     assert culling.policy.team_limits == (12, 20)
     assert (culling.prometheus_url, culling.team_prefix) == ("http://prometheus:9090", "spectrum-")
-    assert sorted(culling.metrics) == ["cpu", "engine", "utilisation"]
+    assert sorted(culling.metrics) == ["cpu", "engine", "memory", "utilisation"]
     secrets = tmp_path / "etc/spectrum/secrets"
     assert settings.api_token == (secrets / "serviceToken").read_text()
     assert settings.writers["hub"] == (secrets / "auditTokenHub").read_text()

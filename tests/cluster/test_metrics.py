@@ -50,11 +50,13 @@ def test_a_gpu_is_measured_under_the_name_of_the_server_that_has_it(
     alice.start(FLIGHT_GPU)
     (uuid,) = find_gpus(flight, POD)
     wait_until(lambda: find_utilisation(flight) == {uuid: 0})
-    with working(uuid, utilisation=85, power=300):
+    with working(uuid, utilisation=85, memory=70000, power=300):
         wait_until(lambda: find_utilisation(flight) == {uuid: 85})
         found = query(f'DCGM_FI_PROF_GR_ENGINE_ACTIVE{{UUID="{uuid}"}}')
         assert [value for _, value in found] == [0.85]
         assert query(f'DCGM_FI_DEV_POWER_USAGE{{UUID="{uuid}"}}')[0][1] == 300
+        assert query(f'DCGM_FI_DEV_FB_USED{{UUID="{uuid}"}}')[0][1] == 70000
+        assert query(f'DCGM_FI_DEV_FB_FREE{{UUID="{uuid}"}}')[0][1] == 81920 - 70000
     with working(uuid, utilisation=None):
         wait_until(lambda: not find_utilisation(flight))
     alice.stop()

@@ -15,9 +15,10 @@ VERBS = ("/keep", "/hold", "/continue", "/release")
 class Hub(ThreadingHTTPServer):
     """Listens on a free port of 127.0.0.1; `posts` lists the (path, body) it was sent.
 
-    It answers for Spectrum's service too: `notices` are what that tells of alice's server, `row` is
-    its row on the GPU board, None without a GPU, and `refusal` is why it keeps, holds, restarts and
-    ends no server; while the service is `away` nothing of it answers. `guest` is who asks in place
+    It answers for Spectrum's service too: `notices` are what that tells of alice's server and
+    `warnings` of its documents, `row` is its row on the GPU board, None without a GPU, and
+    `refusal` is why it keeps, holds, restarts and ends no server; while the service is `away`
+    nothing of it answers. `guest` is who asks in place
     of alice, `visitors` are others, by their tokens, with the scopes that each has now; `broken` is
     the status of every answer on who somebody is.
     """
@@ -26,6 +27,7 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.posts: list[tuple[str, Any]] = []
         self.notices: list[dict[str, Any]] = []
+        self.warnings: list[str] = []
         self.row: dict[str, Any] | None = None
         self.refusal = ""
         self.away = False
@@ -49,6 +51,13 @@ class Hub(ThreadingHTTPServer):
             is_there = self._news.wait_for(lambda: len(find()) > after, within)
             assert is_there, f"nothing was sent to {path}"
             return find()[after]
+
+    def wait_for_documents(self, documents: list[str]) -> None:
+        """Until the last report, or one of the next minutes, says that these are open."""
+        path = f"{SERVICE}api/report"
+        last = max(0, sum(sent_to == path for sent_to, _ in self.posts) - 1)
+        reports = (self.wait_for_post(path, after=last + more, within=90) for more in range(5))
+        assert documents in (report.get("documents") for report in reports), self.posts
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -87,7 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.server.refusal and self.path.endswith(VERBS):
             self._answer(409, {"status": 409, "message": self.server.refusal})
         elif self.path == f"{SERVICE}api/report":
-            self._answer(200, {"notices": self.server.notices})
+            told = {"notices": self.server.notices, "warnings": self.server.warnings}
+            self._answer(200, told)
         else:
             self._answer(200, {})
 

@@ -1,5 +1,6 @@
 """JupyterLab's banner on an idle server: its end, the button that keeps it, and what is saved."""
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,10 @@ pytestmark = pytest.mark.timeout(1500)
 TOLD = "This server has done nothing since 2026-01-31 09:14 UTC."
 TEXT = "This server has done nothing since 31 Jan 2026, 18:14."  # to a reader in Tokyo
 KEEP = f"{SERVICE}api/servers/alice//keep"
+TOO = "“plan.ipynb” in the team's folder is open in the server of “bob” too: who saves last wins."
+SHARE = json.dumps([{"kind": "share", "name": "", "path": "/home/jovyan/team"}])
+PYTHON = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+NOTEBOOK = {"cells": [], "metadata": {"kernelspec": PYTHON}, "nbformat": 4, "nbformat_minor": 5}
 
 
 @pytest.fixture(scope="session")
@@ -34,11 +39,16 @@ def server(
 ) -> Iterator[Server]:
     """An idle server that ends in half an hour; the parameter is whether one click keeps it."""
     hub.notices = [make_notice(timedelta(minutes=30), keep=request.param)]
+    (home / "team").mkdir()
+    (home / "team").chmod(0o777)
     with running_server(
         root,
         home=home,
         hub_port=hub.server_port,
-        environment={"SPECTRUM_URL": f"http://127.0.0.1:{hub.server_port}{SERVICE}"},
+        environment={
+            "SPECTRUM_URL": f"http://127.0.0.1:{hub.server_port}{SERVICE}",
+            "SPECTRUM_VOLUMES": SHARE,
+        },
         log=tmp_path / "server.log",
     ) as server:
         yield server
@@ -148,3 +158,28 @@ def test_what_is_typed_is_saved_shortly_before_the_end(
     # JupyterLab saves by itself after two minutes
     expect(page.locator(".jp-mod-dirty")).to_have_count(0, timeout=30_000)
     assert (home / "notes.txt").read_text() == "not lost"
+
+
+def test_an_open_notebook_of_the_team_is_told_and_the_banner_says_who_has_it_open_too(
+    server: Server, page: Page, hub: Hub, home: Path
+) -> None:
+    hub.notices, hub.warnings = [], [TOO]
+    for name in ("team/plan.ipynb", "mine.ipynb"):
+        (home / name).write_text(json.dumps(NOTEBOOK))
+        (home / name).chmod(0o666)
+    banner = open_lab(page, server, "lab/tree/mine.ipynb")
+    lab.expect_open(page, "mine.ipynb")
+    choose(page, "File", "Open from Path…")
+    lab.answer(page, "Open", "team/plan.ipynb")
+    lab.expect_open(page, "plan.ipynb")
+    hub.wait_for_documents(["plan.ipynb"])
+    expect(banner.get_by_role("listitem")).to_have_text([TOO], timeout=60_000)
+    # a kernel that goes on without its notebook is no open document
+    page.locator(".jp-NotebookPanel:visible .cm-content").click()
+    page.keyboard.type("1")
+    choose(page, "File", "Close Tab")
+    lab.answer(page, "Discard")
+    hub.wait_for_documents([])
+    answer = server.get_json("api/sessions")
+    assert isinstance(answer, list)
+    assert {each["path"] for each in answer} == {"mine.ipynb", "team/plan.ipynb"}

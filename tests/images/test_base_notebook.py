@@ -262,6 +262,7 @@ def test_the_server_tells_the_service_how_full_its_volumes_are(
         "standing": {
             "gpus": 0,
             "utilisation": None,
+            "memory": None,
             "ends_at": None,
             "held_until": None,
             "sentence": "",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.images.hub import TOKEN, Hub
+from tests.images.hub import SERVICE, TOKEN, Hub
 from tests.images.inside import run_cell
 from tests.images.rootfs import RootFilesystem, stop
 from tests.images.server import Server, running_server
@@ -61,7 +61,8 @@ def typing(
 
 
 def read_cells(notebook: Path) -> list[str]:
-    cells = json.loads(notebook.read_text())["cells"]
+    text = notebook.read_text()
+    cells = json.loads(text)["cells"] if text else []  # the server empties it before it writes
     return ["".join(cell["source"]) for cell in cells]
 
 
@@ -91,6 +92,8 @@ def test_a_personal_server_has_nothing_of_it(
     with running_server(root, home=home, hub_port=hub.server_port) as server:
         config = read_page_config(server)
         assert (config["disableRTC"], list_parts(config)) == (True, set())
+        # else no notebook would open: what the parts replace is needed again
+        assert config["disabledExtensions"] == []
         assert config["hubServerUser"] == "alice"
         body = {"format": "json", "type": "notebook"}
         assert server.put("api/collaboration/session/team/plan.ipynb", body).status == 404
@@ -133,6 +136,23 @@ def test_what_was_typed_without_a_pause_is_saved_when_the_server_is_stopped(
         server.process.wait(30)
     written, other = read_cells(notebook)
     assert (len(written) >= 40, set(written), other) == (True, {"a"}, "")
+
+
+def test_a_document_is_told_as_open_while_somebody_is_in_its_room(
+    root: RootFilesystem, home: Path, hub: Hub, notebook: Path
+) -> None:
+    share = [{"kind": "share", "name": "", "path": "/home/jovyan/team"}]
+    told = {
+        "SPECTRUM_URL": f"http://127.0.0.1:{hub.server_port}{SERVICE}",
+        "SPECTRUM_VOLUMES": json.dumps(share),
+    }
+    with running_server(
+        root, home=home, hub_port=hub.server_port, environment=TOGETHER | told
+    ) as server:
+        with typing(root, server, home, cell=0, letters="a", pause=0) as typist:
+            wait_for_letters(typist, 1)
+            hub.wait_for_documents(["plan.ipynb"])
+        hub.wait_for_documents([])
 
 
 def test_databases_are_neither_in_the_home_nor_in_the_team_s_folder(

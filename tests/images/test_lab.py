@@ -19,6 +19,7 @@ from tests.images.server import PREFIX, Server, running_server
 # The first test of a session builds what has changed.
 pytestmark = pytest.mark.timeout(1500)
 
+GIB = 2**30
 WORKING = {"gpus": 1, "utilisation": 42.6, "ends_at": None, "hold": None, "sentence": "It works."}
 LINKS = ["Open Team Servers", "Open the GPU Board", "Open This Server’s Page"]
 KEEP = "Keep This Server"
@@ -79,12 +80,22 @@ def test_the_status_bar_has_the_gpu_and_the_end_and_leads_to_the_page_of_the_ser
     expect(status).to_have_text("GPU 43\u00a0%", timeout=60_000)
     expect(status).to_have_attribute("title", "It works.\nOpen this server's page in Spectrum.")
     end = datetime.now(UTC) + timedelta(minutes=30)
-    hub.row = {**WORKING, "gpus": 2, "utilisation": 0.0, "ends_at": end.isoformat()}
+    memory = {"used": 12 * GIB, "total": 160 * GIB}
+    hub.row = {
+        **WORKING,
+        "gpus": 2,
+        "utilisation": 0.0,
+        "memory": memory,
+        "ends_at": end.isoformat(),
+    }
     tokyo = end + timedelta(hours=9)
     # the test may run around midnight in Tokyo
     day = tokyo.strftime("(%A,? )?")
     expect(status).to_have_text(
-        re.compile(f"^2 GPUs 0.% · ends {day}{tokyo:%H:%M}$"), timeout=LOOKS
+        re.compile(f"^2 GPUs 0.% · 12./.160.GiB · ends {day}{tokyo:%H:%M}$"), timeout=LOOKS
+    )
+    expect(status).to_have_attribute(
+        "title", re.compile("^It works.\n12 of 160 GiB of the memory of its 2 GPUs are in use.\n")
     )
     with page.expect_popup() as opened:
         status.click()

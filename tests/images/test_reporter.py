@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest_asyncio
 from spectrum_lab import reporter as reporter_module
 from spectrum_lab import volumes
 from spectrum_lab.activity import Sample, Watch
+from spectrum_lab.documents import OpenDocuments
 from spectrum_lab.reporter import Reporter, spread
 from spectrum_lab.service import Service
 from spectrum_lab.volumes import Figures, Probe, Volume
@@ -26,6 +28,7 @@ GIB = 2**30
 FIGURES = Figures(at=AT, total=10 * GIB, used=9 * GIB, read_only=False)
 NOTICE = {"kind": "idle", "text": "It is idle.", "ends_at": AT, "keep": True}
 WARNING = "Your home (/home/jovyan) is 90 % full: 1 GiB of 10 GiB are free."
+SAID = "“plan.ipynb” is open in the server of “bob” too."
 
 
 class Listener:
@@ -51,7 +54,7 @@ class Listener:
         elif not self.away:
             path, token = head.split(" ", 2)[1], fields["authorization"]
             self.reports.append((path, token, json.loads(body)))
-            told = json.dumps({"notices": [NOTICE]}).encode()
+            told = json.dumps({"notices": [NOTICE], "warnings": [SAID]}).encode()
             head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(told)}\r\n\r\n"
             writer.write(head.encode() + told)
         writer.close()
@@ -105,8 +108,19 @@ async def listener() -> AsyncIterator[tuple[Listener, Service]]:
         yield listener, Service.from_environment(environment)
 
 
-def make_reporter(watch: Watch, service: Service | None) -> Reporter:
-    return Reporter([Probe(Volume(kind="home", path="/home/jovyan"))], watch, service)
+async def list_sessions() -> list[dict[str, Any]]:
+    return [{"path": "team/plan.ipynb", "type": "notebook", "kernel": {"connections": 1}}]
+
+
+def make_reporter(watch: Watch, service: Service | None, *, folder: str = "") -> Reporter:
+    """A reporter of a server with a notebook open in ~/team; the team's is `folder`, "" is none."""
+    server = SimpleNamespace(
+        session_manager=SimpleNamespace(list_sessions=list_sessions),
+        extension_manager=SimpleNamespace(extension_apps={}),
+        contents_manager=SimpleNamespace(root_dir="/home/jovyan"),
+    )
+    probes = [Probe(Volume(kind="home", path="/home/jovyan"))]
+    return Reporter(probes, watch, OpenDocuments(server, folder), service)
 
 
 async def test_a_server_reports_with_its_own_token_and_goes_on_when_nobody_listens(
@@ -142,7 +156,23 @@ async def test_a_server_reports_with_its_own_token_and_goes_on_when_nobody_liste
     body = {"volumes": [home], "activity": activity}
     assert heard.reports[0] == ("/services/spectrum/api/report", "token secret", body)
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
-    assert (reporter.warnings, reporter.notices) == ([WARNING], [NOTICE])
+    assert (reporter.warnings, reporter.notices) == ([WARNING, SAID], [NOTICE])
+
+
+async def test_what_others_have_open_too_is_said_for_as_long_as_the_service_tells_it(
+    watch: Watch, listener: tuple[Listener, Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter_module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(reporter_module, "PAUSE", 0.01)
+    heard, service = listener
+    reporter = make_reporter(watch, service, folder="/home/jovyan/team")
+    reporter.start()
+    await wait_until(lambda: reporter.warnings == [WARNING, SAID], within=20)
+    heard.away = True
+    await wait_until(lambda: reporter.warnings == [WARNING], within=20)
+    reporter.stop()
+    assert heard.reports[0][2]["documents"] == ["plan.ipynb"]
+    assert reporter.notices == [NOTICE]
 
 
 async def test_a_kernel_that_begins_to_work_is_told_at_once(

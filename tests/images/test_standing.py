@@ -8,10 +8,18 @@ from spectrum_lab import standing as standing_module
 from spectrum_lab.service import Service, ServiceError
 from spectrum_lab.standing import Standing
 
-ROW = {"gpus": 1, "utilisation": 42.6, "ends_at": None, "hold": None, "sentence": "It works."}
+ROW = {
+    "gpus": 1,
+    "utilisation": 42.6,
+    "memory": {"used": 12_884_901_888, "total": 85_899_345_920},
+    "ends_at": None,
+    "hold": None,
+    "sentence": "It works.",
+}
 READ = {
     "gpus": 1,
     "utilisation": 42.6,
+    "memory": {"used": 12_884_901_888, "total": 85_899_345_920},
     "ends_at": None,
     "held_until": None,
     "sentence": "It works.",

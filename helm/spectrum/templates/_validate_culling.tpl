@@ -27,12 +27,31 @@ service starts.
 {{- end }}
 {{- $before = append $before $name }}
 {{- end }}
+{{- include "spectrum.validate.tensorboardIdle" (dict "minutes" (int .Values.culling.tensorboardIdleMinutes) "rules" $rules "profiles" $profiles) }}
 {{- range $name, $exemption := include "spectrum.table" .Values.culling.exemptions | fromJson }}
 {{- $place := printf "culling.exemptions.%s" $name }}
 {{- if not (or $exemption.users $exemption.teams $exemption.profiles) }}
 {{- fail (printf "%s: name users, teams or profiles; it would exempt everybody" $place) }}
 {{- end }}
 {{- include "spectrum.validate.knownProfiles" (dict "place" $place "named" $exemption.profiles "profiles" $profiles) }}
+{{- end }}
+{{- end }}
+
+{{/* Takes {minutes, rules, profiles}: the rule for TensorBoards comes before all others. */}}
+{{- define "spectrum.validate.tensorboardIdle" -}}
+{{- if .minutes }}
+{{- if lt .minutes 15 }}
+{{- fail "culling.tensorboardIdleMinutes: must be 0, for never, or 15 at least" }}
+{{- end }}
+{{- range $name, $rule := .rules }}
+{{- $left := not $rule.profiles }}
+{{- range $rule.profiles }}
+{{- if ne (get $.profiles .).kind "tensorboard" }}{{ $left = true }}{{ end }}
+{{- end }}
+{{- if not $left }}
+{{- fail (printf "culling.rules.%s: never counts, since culling.tensorboardIdleMinutes comes first; 0 takes that out" $name) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -165,9 +184,13 @@ service starts.
 
 {{- define "spectrum.validate.metrics" -}}
 {{- range $name, $metric := include "spectrum.table" (omit .Values.metrics "prometheusUrl" "scrapeSeconds") | fromJson }}
-{{- if not (has $name (list "engine" "utilisation" "power" "cpu")) }}
-{{- if not $metric.source }}{{ fail (printf "metrics.%s.source: must be one of gpu, power, cpu" $name) }}{{ end }}
+{{- if not (has $name (list "engine" "utilisation" "power" "cpu" "memory")) }}
+{{- if not $metric.source }}{{ fail (printf "metrics.%s.source: must be one of gpu, power, cpu, memory" $name) }}{{ end }}
 {{- if not $metric.name }}{{ fail (printf "metrics.%s.name: is missing" $name) }}{{ end }}
+{{- end }}
+{{- $usual := ternary "memory" "" (eq $name "memory") }}
+{{- if ne (eq ($metric.source | default $usual) "memory") (not (empty ($metric.free | default $usual))) }}
+{{- fail (printf "metrics.%s.free: must be there for source memory, and for no other" $name) }}
 {{- end }}
 {{- range $label, $_ := $metric.only }}
 {{- if not (regexMatch "^[a-zA-Z_][a-zA-Z0-9_]*$" $label) }}

@@ -25,6 +25,11 @@ NOTHING = {
 }
 # JupyterLab's parts of jupyter-collaboration
 TOGETHER = ("@jupyter/collaboration-extension", "@jupyter/docprovider-extension")
+# parts of JupyterLab that these replace, and disable: without the second no notebook opens
+REPLACED = (
+    "@jupyterlab/filebrowser-extension:defaultFileBrowser",
+    "@jupyterlab/notebook-extension:cell-executor",
+)
 
 
 class Banner(JupyterHandler):
@@ -99,6 +104,8 @@ def leave_out_collaboration(settings: dict[str, Any]) -> None:
         found = hook(handler, page_config) if hook else page_config
         loaded = found.get("federated_extensions", [])
         found["federated_extensions"] = [each for each in loaded if each["name"] not in TOGETHER]
+        disabled = found.get("disabledExtensions", [])
+        found["disabledExtensions"] = [each for each in disabled if each not in REPLACED]
         return {**found, "disableRTC": True}
 
     settings["page_config_hook"] = page_config_hook

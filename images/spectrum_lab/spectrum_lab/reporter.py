@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from spectrum_lab.activity import Watch
+from spectrum_lab.documents import OpenDocuments
 from spectrum_lab.service import Service, ServiceError
 from spectrum_lab.volumes import Figures, Probe, Volume, find_warning
 
@@ -21,19 +22,32 @@ log = logging.getLogger(__name__)
 class Reporter:
     """Looks once a minute and when somebody begins to work, and tells the service.
 
-    `service` is None where there is none. For the person, `warnings` are sentences about volumes as
-    of the last look, `notices` what the service last told of the server's end.
+    `service` is None where there is none. For the person, `notices` are what the service last told
+    of the server's end.
     """
 
-    def __init__(self, probes: list[Probe], watch: Watch, service: Service | None) -> None:
-        self.warnings: list[str] = []
+    def __init__(
+        self,
+        probes: list[Probe],
+        watch: Watch,
+        documents: OpenDocuments,
+        service: Service | None,
+    ) -> None:
         self.notices: list[dict[str, Any]] = []
+        self._of_volumes: list[str] = []
+        self._of_documents: list[str] = []
         self._probes = probes
         self._watch = watch
+        self._documents = documents
         self._service = service
         self._unheard = 0  # reports in a row that nobody took
         self._asked = 0.0  # seconds for which the service wants to be left alone
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences on volumes as of the last look, and on documents that others have open too."""
+        return [*self._of_volumes, *self._of_documents]
 
     def start(self) -> None:
         """Begin in the running event loop; it ends with that, or by `stop`."""
@@ -73,23 +87,28 @@ class Reporter:
     async def _look(self) -> None:
         figures = await asyncio.gather(*(probe.read() for probe in self._probes))
         found = [(probe.volume, each) for probe, each in zip(self._probes, figures, strict=True)]
-        self.warnings = [text for volume, each in found if (text := find_warning(volume, each))]
+        self._of_volumes = [text for volume, each in found if (text := find_warning(volume, each))]
         activity = await self._watch.look()
         if self._service is None:
             self._watch.note_heard()
             return
         volumes = [_to_entry(volume, each) for volume, each in found]
-        await self._tell(self._service, {"volumes": volumes, "activity": activity})
+        report = {"volumes": volumes, "activity": activity}
+        if (documents := await self._documents.find()) is not None:
+            report["documents"] = documents
+        await self._tell(self._service, report)
 
     async def _tell(self, service: Service, report: dict[str, Any]) -> None:
         try:
-            self.notices = await service.report(report)
+            answer = await service.report(report)
+            self.notices, self._of_documents = answer.notices, answer.warnings
             self._unheard, self._asked = 0, 0.0
             self._watch.note_heard()
         except ServiceError as error:
             # once: that the service is away for a day is no news every minute
             level = logging.DEBUG if self._unheard else logging.WARNING
             log.log(level, "The service takes no reports now: %s", error)
+            self._of_documents = []  # nobody knows any more what others have open
             self._unheard += 1
             self._asked = error.wait
 

@@ -12,6 +12,15 @@ TIMEOUT = 10.0  # seconds that an answer may take
 LONGEST_WAIT = 3600.0  # seconds that the service may ask to be left alone
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a server hears when it reports: `notices` of its end, and `warnings`, sentences on
+    documents that are open in another server too."""
+
+    notices: list[dict[str, Any]]
+    warnings: list[str]
+
+
 class ServiceError(Exception):
     """The service refuses, or does not answer; the text is a sentence for people, `wait` for how
     many seconds it wants to be left alone."""
@@ -40,9 +49,10 @@ class Service:
             server=environment.get("JUPYTERHUB_SERVER_NAME", ""),
         )
 
-    async def report(self, report: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Tell how this server is, and hear of its end; raises ServiceError."""
-        return _read_notices(await self._ask("POST", "report", report))
+    async def report(self, report: Mapping[str, Any]) -> Answer:
+        """Tell how this server is; raises ServiceError."""
+        answer = await self._ask("POST", "report", report)
+        return Answer(notices=_read_notices(answer), warnings=list(answer.get("warnings") or ()))
 
     async def list_notices(self) -> list[dict[str, Any]]:
         """What there is to tell of this server's end; raises ServiceError."""

@@ -48,6 +48,7 @@ def _read(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "gpus": row.get("gpus", 0),
         "utilisation": row.get("utilisation"),
+        "memory": row.get("memory"),
         "ends_at": row.get("ends_at"),
         "held_until": (row.get("hold") or {}).get("until"),
         "sentence": row.get("sentence", ""),

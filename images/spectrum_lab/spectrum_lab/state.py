@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from spectrum_lab.activity import Watch
+from spectrum_lab.documents import OpenDocuments
 from spectrum_lab.reporter import Reporter
 from spectrum_lab.service import Service, ServiceError
 from spectrum_lab.standing import Standing
@@ -20,9 +21,12 @@ class State:
         self._service = service if service.url else None
         self._standing = Standing(service) if service.url else None
         self._going_on: set[asyncio.Task[None]] = set()
+        volumes = list_volumes(os.environ)
+        share = next((each.path for each in volumes if each.kind == "share"), "")
         self.reporter = Reporter(
-            [Probe(volume) for volume in list_volumes(os.environ)],
+            [Probe(volume) for volume in volumes],
             Watch(Inside(server), os.environ.get("SPECTRUM_POD_UID", "")),
+            OpenDocuments(server, share),
             self._service,
         )
 

@@ -110,8 +110,16 @@ func TestWhatWasSaidIsToldInTheUnitsOfEachMetric(t *testing.T) {
 	expect(t, handler, "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL{"+first+"} 85", "DCGM_FI_DEV_GPU_UTIL{"+second+"} 0")
 	expect(t, handler, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_ACTIVE{"+first+"} 0.85", "DCGM_FI_PROF_GR_ENGINE_ACTIVE{"+second+"} 0")
 	expect(t, handler, "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED{"+first+"} 70000", "DCGM_FI_DEV_FB_USED{"+second+"} 0")
+	expect(t, handler, "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_FREE{"+first+"} 11920", "DCGM_FI_DEV_FB_FREE{"+second+"} 81920")
 	ask(handler, "DELETE", "/gpus/0", "")
 	expect(t, handler, "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL{"+first+"} 0", "DCGM_FI_DEV_GPU_UTIL{"+second+"} 0")
+}
+
+func TestMemoryThatNobodyMeasuresIsNeitherUsedNorFree(t *testing.T) {
+	_, handler := start(t)
+	ask(handler, "PUT", "/gpus/0", `{"memory": null}`)
+	expect(t, handler, "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED{"+second+"} 0")
+	expect(t, handler, "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_FREE{"+second+"} 81920")
 }
 
 func TestAGPUMayTellNothingOrNonsense(t *testing.T) {

@@ -9,21 +9,27 @@ import (
 	"sync"
 )
 
-const model = "NVIDIA A100-SXM4-80GB"
+const (
+	model       = "NVIDIA A100-SXM4-80GB"
+	framebuffer = 81920 // MiB
+)
 
-// metric is one of dcgm-exporter's; `scale` makes its number of what was said.
+// metric is one of dcgm-exporter's; `scale` makes its number of what was said, and `from` is what
+// that is added to.
 type metric struct {
 	name  string
 	help  string
 	said  string
 	scale float64
+	from  float64
 }
 
 var metrics = []metric{
-	{"DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", "utilisation", 1},
-	{"DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", "memory", 1},
-	{"DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", "power", 1},
-	{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.", "utilisation", 0.01},
+	{"DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", "utilisation", 1, 0},
+	{"DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", "memory", -1, framebuffer},
+	{"DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", "memory", 1, 0},
+	{"DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", "power", 1, 0},
+	{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.", "utilisation", 0.01, 0},
 }
 
 // idle is what a GPU does that nobody uses: a card draws power all the same.
@@ -82,7 +88,7 @@ func (g *gpus) expose(devices []device) string {
 		fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s gauge\n", one.name, one.help, one.name)
 		for index, device := range devices {
 			if value, told := g.find(device.id)[one.said]; told {
-				number := strconv.FormatFloat(value*one.scale, 'g', -1, 64)
+				number := strconv.FormatFloat(one.from+value*one.scale, 'g', -1, 64)
 				fmt.Fprintf(&text, "%s{%s} %s\n", one.name, g.label(index, device), number)
 			}
 		}

@@ -1,11 +1,13 @@
 """Which metrics tell what a pod does, by which names and labels. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from spectrum_spawner.activity import CPU, GPU, HIGHEST, MEASURED, POWER
+
+MEMORY = "memory"  # the source of what people see and no rule asks for
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\Z")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
@@ -19,7 +21,8 @@ class MetricError(ValueError):
 class Metric:
     """One metric of Prometheus.
 
-    `scale` makes percent, watts or cores of it. A counter of seconds is read by its rate.
+    `scale` makes percent, watts, cores or bytes of it. A counter of seconds is read by its rate.
+    Of memory, `name` is what is used and `free` the metric of what is free, with the same labels.
     `device` are the labels that tell a pod's devices apart, `slice` the one that a MIG slice has:
     a metric that says nothing of slices (`slices` false) is not believed where it is set. `only`
     are labels that a series must have.
@@ -27,6 +30,7 @@ class Metric:
 
     name: str
     source: str
+    free: str = ""
     scale: float = 1.0
     counter: bool = False
     namespace: str = "exported_namespace"
@@ -48,6 +52,18 @@ class Metric:
         """Of the values as Prometheus has them."""
         return HIGHEST[self.source] / self.scale
 
+    def is_believed(self, values: Sequence[str | None]) -> bool:
+        """Whether it tells of the device that these values of its labels name."""
+        return self.slices or not (self.slice and values[-1])
+
+    def name_device(self, values: Sequence[str | None]) -> str:
+        """The device of a pod by the values of its labels, such as `GPU-1/3` for a MIG slice."""
+        return "/".join(filter(None, values[3 if self.uid else 2 :]))
+
+    def find_uid(self, values: Sequence[str | None]) -> str:
+        """The pod's uid by the values of its labels, "" where nobody tells."""
+        return (values[2] or "") if self.uid else ""
+
 
 METRICS: dict[str, dict[str, Any]] = {
     "engine": {"name": "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "source": GPU, "scale": 100},
@@ -63,6 +79,13 @@ METRICS: dict[str, dict[str, Any]] = {
         "device": [],
         "slice": "",
         "only": {"container": "notebook"},
+    },
+    # the exporter tells both in MiB
+    "memory": {
+        "name": "DCGM_FI_DEV_FB_USED",
+        "free": "DCGM_FI_DEV_FB_FREE",
+        "source": MEMORY,
+        "scale": 2**20,
     },
 }
 
@@ -90,8 +113,11 @@ def _read_metric(place: str, record: Mapping[str, Any]) -> Metric:
             raise MetricError(f"{place}.{key}: unknown key, known are {', '.join(sorted(known))}")
     if "name" not in record:
         raise MetricError(f"{place}.name: is missing")
-    if record.get("source") not in MEASURED:
-        raise MetricError(f"{place}.source: must be one of {', '.join(MEASURED)}")
+    source = record.get("source")
+    if source not in (*MEASURED, MEMORY):
+        raise MetricError(f"{place}.source: must be one of {', '.join((*MEASURED, MEMORY))}")
+    if bool(record.get("free")) != (source == MEMORY):
+        raise MetricError(f"{place}.free: must be there for source {MEMORY}, and for no other")
     scale = record.get("scale", 1)
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < 1e9:
         raise MetricError(f"{place}.scale: {scale!r} is no number above 0")
@@ -104,8 +130,10 @@ def _read_metric(place: str, record: Mapping[str, Any]) -> Metric:
 
 
 def _check_names(place: str, metric: Metric) -> None:
-    if not isinstance(metric.name, str) or not _METRIC.match(metric.name):
-        raise MetricError(f"{place}.name: {metric.name!r} is no metric's name")
+    named = {"name": metric.name, **({"free": metric.free} if metric.free else {})}
+    for key, name in named.items():
+        if not isinstance(name, str) or not _METRIC.match(name):
+            raise MetricError(f"{place}.{key}: {name!r} is no metric's name")
     if not metric.namespace or not metric.pod:
         raise MetricError(f"{place}: namespace and pod must name the labels that tell the pod")
     for label in (*metric.labels, *metric.only):

@@ -13,18 +13,21 @@ from spectrum_spawner.activity import (
     CPU,
     GPU,
     HIGHEST,
+    HUB,
     KERNELS,
     MEASURED,
     POWER,
     PROCESSES,
     SOURCES,
 )
-from spectrum_spawner.profiles import Profile
+from spectrum_spawner.profiles import TENSORBOARD, Profile
 from spectrum_spawner.service.culling.rules import DAY, Exemption, Policy, Rule, Window
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 WORK = frozenset({CPU, PROCESSES})  # what works while a GPU waits for data
 MOST = 366 * DAY  # minutes
+# minutes in which nobody looked at a TensorBoard, unless the values say; fewer would be rash
+UNSEEN, LEAST_UNSEEN = 240, 15
 MOST_RULES, MOST_WINDOWS, MOST_FLOORS = 100, 20, 8  # floors of one source: each costs a query
 
 _RULE_KEYS = {
@@ -47,9 +50,10 @@ def read_policy(
 ) -> Policy:
     """The policy from the values table; raises PolicyError naming rule and field.
 
-    Rules are a table by name and say their place by `order`, since tables have none.
+    Rules are a table by name and say their place by `order`, since tables have none. Before them
+    comes the one that `tensorboardIdleMinutes` makes for servers that are TensorBoards.
     """
-    _refuse_unknown("culling", values, {"rules", "exemptions"})
+    _refuse_unknown("culling", values, {"rules", "exemptions", "tensorboardIdleMinutes"})
     ordered: dict[int, Rule] = {}
     for name, record in _few("culling.rules", values.get("rules"), MOST_RULES).items():
         place = f"culling.rules.{name}"
@@ -67,12 +71,22 @@ def read_policy(
                 f"culling.rules.{after.name}: never counts, since rule {before.name} comes first "
                 "and matches whatever it does"
             )
+    first = _make_tensorboard_rules(values.get("tensorboardIdleMinutes", UNSEEN), profiles)
+    for rule in rules:
+        # one for every profile has others left, or waits for them
+        if rule.profiles and any(rule.profiles <= each.profiles for each in first):
+            raise PolicyError(
+                f"culling.rules.{rule.name}: never counts, since culling.tensorboardIdleMinutes "
+                "comes first; 0 takes that out"
+            )
     exemptions = tuple(
         _read_exemption(f"culling.exemptions.{name}", name, record, profiles)
         for name, record in _table("culling.exemptions", values.get("exemptions")).items()
         if record is not None
     )
-    policy = Policy(rules=rules, exemptions=exemptions, team_limits=team_limits, measured=measured)
+    policy = Policy(
+        rules=(*first, *rules), exemptions=exemptions, team_limits=team_limits, measured=measured
+    )
     for source in MEASURED:
         if len(floors := policy.list_floors(source)) > MOST_FLOORS:
             raise PolicyError(
@@ -80,6 +94,20 @@ def read_policy(
                 "asked for"
             )
     return policy
+
+
+def _make_tensorboard_rules(minutes: object, profiles: Mapping[str, Profile]) -> tuple[Rule, ...]:
+    """The rule for servers that have no kernels and tell nothing of themselves: only the hub knows
+    when somebody last looked. None where there are none, or at 0 minutes."""
+    place = "culling.tensorboardIdleMinutes"
+    idle = _whole(place, minutes)
+    if 0 < idle < LEAST_UNSEEN:
+        raise PolicyError(f"{place}: must be 0, for never, or {LEAST_UNSEEN} at least")
+    boards = frozenset(name for name, each in profiles.items() if each.kind == TENSORBOARD)
+    if not idle or not boards:
+        return ()
+    idle_time = timedelta(minutes=idle)
+    return (Rule(name=TENSORBOARD, profiles=boards, idle=idle_time, evidence=(HUB,)),)
 
 
 def _read_rule(

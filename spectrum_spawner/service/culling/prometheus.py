@@ -30,6 +30,7 @@ PART = "spectrum_part"  # the label that tells what a number of an answer is
 AT, NOW, COUNT, BELOW = "at", "now", "count", "below"
 
 Pod = tuple[str, str]  # namespace and name
+Labels = tuple[str | None, ...]  # the values of a metric's labels, in their order
 
 
 class PrometheusError(Exception):
@@ -80,7 +81,7 @@ def make_query(
     # with a step more, so that what is idle for just as long as a rule wants is seen to be
     steps = f"{math.ceil(lookback / step) * s + s}s:{s}s"
     by = ", ".join(metric.labels)
-    selector = _select(metric, prefix, pods)
+    selector = select(metric, prefix, pods)
     parts = {
         AT: f"max by ({by}) (timestamp({selector}))",
         NOW: f"max by ({by}) ({_highest(metric, selector, 2 * s)})",
@@ -111,32 +112,37 @@ def read_answer(body: bytes, metric: Metric, *, floors: Iterable[float], step: t
     Raises PrometheusError.
     """
     with uncollected():
-        return _read_samples(_read_vector(body), metric, floors, COUNTED * step)
+        return _read_samples(read_vector(body), metric, floors, COUNTED * step)
 
 
-def _read_samples(
-    samples: list[Any], metric: Metric, floors: Iterable[float], counted: timedelta
-) -> Answer:
-    found: dict[tuple[str | None, ...], dict[str, float]] = {}
-    names, skipped, count = metric.labels, 0, 0.0
+def read_parts(samples: list[Any], metric: Metric) -> tuple[dict[Labels, dict[str, float]], int]:
+    """The numbers of each series by their parts, and how many could not be read."""
+    found: dict[Labels, dict[str, float]] = {}
+    names, skipped = metric.labels, 0
     for sample in samples:
         try:
             labels = sample["metric"]
             key = tuple(map(labels.get, names))
             part, value = labels[PART], float(sample["value"][1])
-            if part == COUNT:
-                count = value
-                continue
             found.setdefault(key, {})[part] = value
         except (LookupError, TypeError, ValueError, AttributeError):
             skipped += 1
+    return found, skipped
+
+
+def _read_samples(
+    samples: list[Any], metric: Metric, floors: Iterable[float], counted: timedelta
+) -> Answer:
+    found, skipped = read_parts(samples, metric)
+    # that of no series
+    count = found.pop((None,) * len(metric.labels), {}).get(COUNT, 0.0)
     asked = [(floor, f"{BELOW}:{floor!r}") for floor in floors]
     by_pod: dict[Pod, list[Series]] = {}
     for key, parts in found.items():
         namespace, pod = key[:2]
         if not namespace or not pod:
             skipped += 1
-        elif metric.slices or not (metric.slice and key[-1]):
+        elif metric.is_believed(key):
             series = _make_series(metric, key, parts, asked)
             by_pod.setdefault((namespace, pod), []).append(series)
     interval = counted / count if count >= 1 else None
@@ -230,7 +236,8 @@ async def measure(
     )
 
 
-def _select(metric: Metric, prefix: str, pods: Collection[Pod]) -> str:
+def select(metric: Metric, prefix: str, pods: Collection[Pod]) -> str:
+    """What chooses the series of namespaces that begin with `prefix`, or of those pods."""
     namespaces, named = ({pod[part] for pod in pods} for part in (0, 1))
     matchers = [
         f"{metric.namespace}=~{_any_of(namespaces) if pods else _quote(_escape(prefix) + '.+')}",
@@ -270,7 +277,8 @@ def _escape(text: str) -> str:
     return text.replace(".", "\\.")
 
 
-def _read_vector(body: bytes) -> list[Any]:
+def read_vector(body: bytes) -> list[Any]:
+    """The samples of an answer, each as Prometheus wrote it; raises PrometheusError."""
     try:
         answer = json.loads(body)
         if answer["status"] == "success" and answer["data"]["resultType"] == "vector":
@@ -291,23 +299,23 @@ def _read_refusal(body: bytes) -> str:
 
 def _make_series(
     metric: Metric,
-    key: tuple[str | None, ...],
+    key: Labels,
     parts: Mapping[str, float],
     asked: list[tuple[float, str]],
 ) -> Series:
-    """`key` are the values of the metric's labels, in their order."""
-    value, device = parts.get(NOW), key[3:] if metric.uid else key[2:]
+    value = parts.get(NOW)
     return Series(
         source=metric.source,
-        device="/".join(filter(None, device)),
-        at=_moment(parts.get(AT)),
+        device=metric.name_device(key),
+        at=read_moment(parts.get(AT)),
         value=None if value is None else value * metric.scale,
-        idle_since={floor: _moment(parts.get(part)) for floor, part in asked},
-        pod_uid=(key[2] or "") if metric.uid else "",
+        idle_since={floor: read_moment(parts.get(part)) for floor, part in asked},
+        pod_uid=metric.find_uid(key),
     )
 
 
-def _moment(seconds: float | None) -> datetime | None:
+def read_moment(seconds: float | None) -> datetime | None:
+    """The moment so many seconds after 1970; None where that cannot be one."""
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):

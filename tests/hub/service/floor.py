@@ -18,7 +18,7 @@ from spectrum_spawner.service.settings import Culling
 from tests.hub.clock import wait_until
 from tests.hub.hub import Hub
 from tests.hub.service.conftest import Running
-from tests.hub.service.measuring import CPU, UTILISATION, Meter, PrometheusStub
+from tests.hub.service.measuring import CPU, MEMORY, UTILISATION, Meter, PrometheusStub
 from tests.hub.spawners import IMAGES, PROFILES
 from tests.hub.team import Team
 
@@ -103,6 +103,10 @@ class Floor:
     def measure(self, user: str, *meters: Meter) -> None:
         """What the GPU of somebody's server does."""
         self.stub.set(UTILISATION, self.team, names.server_name(user, ""), *meters)
+
+    def measure_memory(self, user: str, *meters: Meter) -> None:
+        """What the GPUs of somebody's server have of memory."""
+        self.stub.set(MEMORY, self.team, names.server_name(user, ""), *meters)
 
     def tell(self, user: str, *, watched_since: datetime, **parts: Any) -> None:
         """What somebody's server last told of itself."""

@@ -13,15 +13,21 @@ from tests.hub.team import Team
 
 UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
 CPU = "container_cpu_usage_seconds_total"
-NAMES = {UTILISATION: ("exported_namespace", "exported_pod"), CPU: ("namespace", "pod")}
+MEMORY = "DCGM_FI_DEV_FB_USED"
+OF_GPUS = ("exported_namespace", "exported_pod")
+NAMES = {UTILISATION: OF_GPUS, MEMORY: OF_GPUS, CPU: ("namespace", "pod")}
 
 
 @dataclass(kw_only=True)
 class Meter:
-    """One series: its value (a text is told as it is), and since when it has been below a floor."""
+    """One series: its value (a text is told as it is), and since when it has been below a floor.
+
+    Of memory, the value is what is used, and `free` the rest, in MiB.
+    """
 
     value: float | str = 0.0
     below_since: datetime | None = None
+    free: float | None = None
     device: str = "GPU-1"
     at: datetime | None = None  # when it was measured, now unless set
 
@@ -87,11 +93,14 @@ class PrometheusStub:
         self, metric: str, namespace: str, pod: str, meter: Meter, floors: list[str]
     ) -> list[Mapping[str, Any]]:
         now = self.now()
-        parts: dict[str, float | str] = {"at": (meter.at or now).timestamp(), "now": meter.value}
+        value = "now" if meter.free is None else "used"
+        parts: dict[str, float | str] = {"at": (meter.at or now).timestamp(), value: meter.value}
+        if meter.free is not None:
+            parts["free"] = meter.free
         if meter.below_since is not None:
             parts |= {f"below:{floor}": meter.below_since.timestamp() for floor in floors}
         of_pod = dict(zip(NAMES[metric], (namespace, pod), strict=True))
-        device = {"UUID": meter.device} if metric == UTILISATION else {}
+        device = {} if metric == CPU else {"UUID": meter.device}
         return [
             {
                 "metric": {**of_pod, **device, "spectrum_part": part},

@@ -84,6 +84,27 @@ async def test_a_member_sees_the_rows_of_the_team_and_everybody_the_numbers(
     assert [(p["product"], p["held"], p["idle"]) for p in other["products"]] == [("GPU", 1, 1)]
 
 
+async def test_the_memory_of_gpus_is_shown_where_it_is_measured_and_decides_nothing(
+    warned: Floor, sign_in: SignIn
+) -> None:
+    bob = await sign_in("bob")
+    before = (await bob.call("GET", "gpus")).body["gpus"][0]
+    assert before["memory"] is None
+    assert "GPU memory" not in (await bob.open("gpus/alice/")).text
+    warned.measure_memory("alice", Meter(value=12288.0, free=69632.0))
+    asked = warned.stub.queries
+    await warned.look()
+    assert warned.stub.queries - asked == 4  # use by two metrics, CPU and memory
+    row = (await bob.call("GET", "gpus")).body["gpus"][0]
+    assert row == {**before, "memory": {"used": 12 * 2**30, "total": 80 * 2**30}}
+    assert 'title="12 of 80 GiB of GPU memory in use"' in (await bob.open()).text
+    assert "<dt>GPU memory</dt><dd>12 of 80 GiB in use</dd>" in (await bob.open("gpus/alice/")).text
+    # so the exporter says that it does not know
+    warned.measure_memory("alice", Meter(value=9223372036854775794.0, free=0.0))
+    await warned.look()
+    assert (await bob.call("GET", "gpus")).body["gpus"][0] == before
+
+
 async def test_one_click_keeps_a_server_and_no_more_clicks_than_the_rule_allows(
     warned: Floor, sign_in: SignIn
 ) -> None:

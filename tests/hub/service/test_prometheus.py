@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from spectrum_spawner.activity import CPU, GPU, POWER, Answer, Evidence, Reading, Run
-from spectrum_spawner.service.culling.metrics import read_metrics
+from spectrum_spawner.service.culling.memory import Device, measure_memory
+from spectrum_spawner.service.culling.metrics import MEMORY, read_metrics
 from spectrum_spawner.service.culling.prometheus import (
     Measured,
     Pod,
@@ -22,6 +23,7 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 METRICS = read_metrics({})
 ENGINE, UTILISATION = METRICS["engine"].name, METRICS["utilisation"].name
+MEMORY_USED, MEMORY_FREE = METRICS["memory"].name, METRICS["memory"].free
 POWER_USAGE, CPU_SECONDS = METRICS["power"].name, METRICS["cpu"].name
 
 
@@ -77,6 +79,22 @@ def write_history(now: datetime) -> History:
 
     # So with other GPUs.
     gpu("young-elsewhere", lambda ago: 0 if ago > 20 else None, lambda ago: 0 if ago < 10 else None)
+
+    def memory(pod: str, used: float, *, gone: float = 0, **labels: str) -> None:
+        """In MiB of a GPU that has 80 GiB and tells nothing any more for some minutes."""
+        for metric, value in ((MEMORY_USED, used), (MEMORY_FREE, 81920 - used)):
+            history.add(metric, of(pod, **labels), lambda ago, v=value: v if ago >= gone else None)  # type: ignore[misc]
+
+    memory("idle", 1024)
+    memory("two-idle", 0)
+    memory("two-idle", 81920, uuid="GPU-2")
+    memory("mig", 512, GPU_I_ID="3")
+    memory("silent-for-10", 0, gone=10)
+    memory("idle", 70000, namespace="other-flight")
+    history.add(MEMORY_USED, of("used-alone"), lambda ago: 512)
+    # what was loaded a minute ago, and is not any more
+    history.add(MEMORY_USED, of("unloaded"), lambda ago: 40960 if ago > 1 else 0)
+    history.add(MEMORY_FREE, of("unloaded"), lambda ago: 40960 if ago > 1 else 81920)
 
     def cpu(pod: str, cores: float, *, container: str = "notebook") -> None:
         labels = {"namespace": NAMESPACE, "pod": pod, "container": container}
@@ -217,7 +235,8 @@ async def test_what_is_measured_once_a_minute_needs_longer_steps(url: str, now: 
 
 
 async def test_how_often_a_metric_is_measured_is_known(measured: Measured) -> None:
-    assert measured.intervals.keys() == METRICS.keys()
+    evidence = {name for name, metric in METRICS.items() if metric.source != MEMORY}
+    assert measured.intervals.keys() == evidence
     assert all(abs(each - MINUTE / 4) < MINUTE / 60 for each in measured.intervals.values())
 
 
@@ -241,3 +260,31 @@ async def test_few_pods_are_measured_by_name(url: str) -> None:
 async def test_nothing_of_other_releases_is_read(measured: Measured) -> None:
     assert {namespace for namespace, _ in measured.series} == {NAMESPACE}
     assert (measured.problems, measured.silent) == ({}, frozenset())
+
+
+async def ask_memory(url: str, *, pods: Collection[Pod] = ()) -> dict[Pod, list[Device]]:
+    prometheus = Prometheus(url)
+    found, problems = await measure_memory(prometheus, METRICS, prefix="spectrum-", pods=pods)
+    prometheus.close()
+    assert problems == {}
+    return found
+
+
+async def test_memory_is_read_as_of_now(url: str, now: datetime) -> None:
+    at, gib = datetime.fromtimestamp(round(now.timestamp(), 3), UTC), 2.0**30
+
+    def gpu(used: float, name: str = "GPU-1") -> Device:
+        return Device(name=name, at=at, used=used * gib, free=(80 - used) * gib)
+
+    assert await ask_memory(url) == {
+        (NAMESPACE, "idle"): [gpu(1)],
+        (NAMESPACE, "two-idle"): [gpu(0), gpu(80, "GPU-2")],
+        (NAMESPACE, "mig"): [gpu(0.5, "GPU-1/3")],
+        (NAMESPACE, "unloaded"): [gpu(0)],
+    }
+
+
+async def test_the_memory_of_few_pods_is_read_by_name(url: str) -> None:
+    everything = await ask_memory(url)
+    pods = {(NAMESPACE, "idle"), ("spectrum-nobody", "nobody")}
+    assert await ask_memory(url, pods=pods) == {(NAMESPACE, "idle"): everything[NAMESPACE, "idle"]}

@@ -10,10 +10,20 @@ export interface Notice {
   continue?: boolean;
 }
 
-/** How this server stands at the service; `utilisation` is of its busiest GPU, in percent. */
+/** Memory of GPUs, in bytes. */
+export interface Memory {
+  used: number;
+  total: number;
+}
+
+/**
+ * How this server stands at the service; `utilisation` is of its busiest GPU, in percent, `memory`
+ * of all its GPUs together. null is what nobody measures.
+ */
 export interface Standing {
   gpus: number;
   utilisation: number | null;
+  memory: Memory | null;
   ends_at: string | null;
   held_until: string | null;
   sentence: string;
@@ -67,16 +77,19 @@ export function tellStanding(told: Told, now: Date): { text: string; meaning: st
     return null;
   }
   const { standing, notices } = told;
+  const memory = readMemory(standing);
   const end = findEnd([standing?.ends_at, ...notices.map(notice => notice.ends_at)]);
   const parts = [
     tellGpus(standing),
+    ...(memory ? [`${memory.used} / ${memory.total} GiB`.replaceAll(' ', '\u00a0')] : []),
     ...(end !== null ? [`ends ${showTime(new Date(end), now)}`] : []),
     ...(end === null && standing?.held_until
       ? [`held until ${showTime(new Date(standing.held_until), now)}`]
       : [])
   ];
   const known = standing ? standing.sentence : told.silence || 'Nothing is known of this server yet.';
-  return { text: parts.join(' · '), meaning: localize(known) };
+  const meaning = [localize(known), ...(memory ? [memory.sentence] : [])].join('\n');
+  return { text: parts.join(' · '), meaning };
 }
 
 function tellEnd(endsAt: string, now: Date): string {
@@ -93,4 +106,23 @@ function tellGpus(standing: Standing | null): string {
   const name = standing.gpus === 1 ? 'GPU' : `${standing.gpus} GPUs`;
   const busy = standing.utilisation;
   return busy === null ? name : `${name} ${Math.round(busy)}\u00a0%`;
+}
+
+/** What of their memory is in use, in GiB and in a sentence; null where nobody knows. */
+function readMemory(
+  standing: Standing | null
+): { used: string; total: string; sentence: string } | null {
+  if (!standing?.memory) {
+    return null;
+  }
+  const { gpus, memory } = standing;
+  const [used, total] = [showGibibytes(memory.used), showGibibytes(memory.total)];
+  const whose = gpus === 1 ? "its GPU's memory" : `the memory of its ${gpus} GPUs`;
+  return { used, total, sentence: `${used} of ${total} GiB of ${whose} are in use.` };
+}
+
+/** Below ten with a decimal: a slice of a GPU has few. */
+function showGibibytes(bytes: number): string {
+  const gibibytes = bytes / 2 ** 30;
+  return String(Number(gibibytes.toFixed(gibibytes < 9.95 ? 1 : 0)));
 }

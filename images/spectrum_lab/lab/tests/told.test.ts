@@ -6,10 +6,12 @@ import { findEnd, readMessages, type Standing, tellStanding, type Told } from '.
 // 18:14 in Tokyo
 const NOW = new Date('2026-01-31T09:14:00Z');
 const END = '2026-01-31T10:05:00Z';
+const GIB = 2 ** 30;
 
 const STANDING: Standing = {
   gpus: 1,
   utilisation: 42.6,
+  memory: null,
   ends_at: null,
   held_until: null,
   sentence: 'It works since 2026-01-31 09:14 UTC.'
@@ -39,6 +41,27 @@ test('the status names the GPUs and what the busiest of them does', () => {
   assert.equal(tell({ utilisation: null }), 'GPU');
   assert.equal(tell({ gpus: 0, utilisation: null }), 'No GPU');
   assert.equal(tellStanding(make({}), NOW)?.meaning, 'It works since 31 Jan 2026, 18:14.');
+});
+
+test('the status has what of the memory of all GPUs is in use, where that is known', () => {
+  const memory = { used: 12.3 * GIB, total: 79.6 * GIB };
+  assert.deepEqual(tellStanding(make({ standing: { ...STANDING, memory } }), NOW), {
+    text: 'GPU 43\u00a0% · 12\u00a0/\u00a080\u00a0GiB',
+    meaning: "It works since 31 Jan 2026, 18:14.\n12 of 80 GiB of its GPU's memory are in use."
+  });
+  const standing = { ...STANDING, gpus: 4, memory: { used: 0, total: 320 * GIB }, ends_at: END };
+  assert.deepEqual(tellStanding(make({ standing }), NOW), {
+    text: '4 GPUs 43\u00a0% · 0\u00a0/\u00a0320\u00a0GiB · ends 19:05',
+    meaning:
+      'It works since 31 Jan 2026, 18:14.\n0 of 320 GiB of the memory of its 4 GPUs are in use.'
+  });
+});
+
+test('little memory is told with a decimal', () => {
+  const tellMemory = (used: number, total: number): string | undefined =>
+    tell({ memory: { used: used * GIB, total: total * GIB } });
+  assert.equal(tellMemory(0.42, 4.75), 'GPU 43\u00a0% · 0.4\u00a0/\u00a04.8\u00a0GiB');
+  assert.equal(tellMemory(9.94, 9.96), 'GPU 43\u00a0% · 9.9\u00a0/\u00a010\u00a0GiB');
 });
 
 test('the status has the nearest end, or else the end of a hold', () => {
