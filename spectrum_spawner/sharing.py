@@ -5,7 +5,7 @@ which the server runs, and an end. JupyterHub's shares are the state: there is n
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from jupyterhub import orm
@@ -62,11 +62,22 @@ def take_back(session: Session, spawner: orm.Spawner, guest: str) -> bool:
 
 def list_guests(spawner: orm.Spawner) -> dict[str, datetime]:
     """Who is let into a server until when (UTC), by name."""
-    return {
-        share.user.name: share.expires_at.replace(tzinfo=UTC)
-        for share in sorted(spawner.shares, key=lambda share: share.user.name if share.user else "")
+    found = [(share.user.name, until) for share, until in _list_timed(spawner.shares)]
+    return dict(sorted(found))
+
+
+def list_lent(user: orm.User) -> list[tuple[orm.Share, datetime]]:
+    """The shares by which somebody is let into servers of others, and until when (UTC)."""
+    found = _list_timed(user.shared_with_me)
+    return sorted(found, key=lambda each: (each[0].owner.name, each[0].spawner.name))
+
+
+def _list_timed(shares: Iterable[orm.Share]) -> list[tuple[orm.Share, datetime]]:
+    return [
+        (share, share.expires_at.replace(tzinfo=UTC))
+        for share in shares
         if share.user is not None and share.expires_at is not None and not share.expired
-    }
+    ]
 
 
 def drop_lapsed(session: Session, teams: Mapping[str, Team]) -> None:

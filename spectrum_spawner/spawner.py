@@ -241,6 +241,15 @@ class SpectrumSpawner(KubeSpawner):
         return sharing.list_guests(self.orm_spawner)
 
     @property
+    def lent(self) -> "list[tuple[SpectrumSpawner, datetime]]":
+        """Servers that others share with the owner, each until when; for the home page."""
+        users = self.user.settings["users"]
+        return [
+            (users[share.owner_id].spawners[share.spawner.name], until)
+            for share, until in sharing.list_lent(self.user.orm_user)
+        ]
+
+    @property
     def teammates(self) -> list[str]:
         """With whom the owner may share the server."""
         session = object_session(self.orm_spawner)

@@ -60,8 +60,8 @@ def test_two_members_type_into_one_notebook_and_an_outsider_is_refused(sign_in, 
     for cell in cells:
         expect(cell).to_contain_text("steps = 10; rate = 0.1")
     # each sees where the other is, by name
-    expect(alice.locator(".jp-NotebookPanel .cm-ySelectionInfo")).to_contain_text("bob")
-    expect(bob.locator(".jp-NotebookPanel .cm-ySelectionInfo")).to_contain_text("alice")
+    expect(alice.locator(".jp-remote-userFlag")).to_contain_text("bob")
+    expect(bob.locator(".jp-remote-userFlag")).to_contain_text("alice")
 
     assert carol.goto(f"{release.url}user/{ACCOUNT}/lab").status == 403
     expect(go_home(carol, release)).to_have_count(0)

@@ -129,3 +129,7 @@ async def test_the_home_page_offers_teammates_and_shows_guests(hub: Hub) -> None
         assert "<option>admin</option>" not in home
         await ask(hub, "POST", hub.make_token("alice"), user="bob", hours=4)
         assert "Shared with bob until" in await pages.read("/home")
+    async with hub.sign_in("bob", USER_PASSWORD) as pages:
+        home = await pages.read("/home")
+        assert "alice shares a server with you" in home
+        assert 'aria-label="Open the server of alice"' in home

@@ -159,6 +159,7 @@ async def test_the_home_page_lists_it_and_the_form_is_the_teams(
         home = await pages.read("/home")
         assert f'href="/hub/spawn/{quote(ACCOUNT)}"' in home
         form = await pages.read(f"/spawn/{quote(ACCOUNT)}")
+        assert "This server will belong to team flight:" in form
         assert 'value="cpu-small"' in form
         assert 'value="ops-only"' not in form
 
