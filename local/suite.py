@@ -43,7 +43,7 @@ PARTS = {
     "hub": Part("tests/hub/test_*.py", workers=4),
     "faults": Part("tests/hub/faults/test_*.py", workers=3),
     "service": Part("tests/hub/service/test_*.py", workers=3),
-    "images": Part("tests/images"),
+    "images": Part("tests/images/test_*.py", workers=2),
     "cluster": Part("tests/cluster", needs_release=True),
     # Stops processes of Ceph and starts them again, under the demo as well.
     "storage": Part("tests/storage/test_*.py", needs_release=True),
@@ -160,14 +160,14 @@ def _prepare(name: str, progress: Progress) -> None:
     if name in ("chart", "hub", "faults", "service"):
         ensure_go_tool("helm", progress)
         ensure_kube(progress)
-    if name == "service":
+    if name in ("service", "images", "keycloak"):
         ensure_packages("debian-browser", progress)
+    if name == "service":
         ensure_prometheus(progress)
         ensure_packages("debian-postgresql", progress)
     if name in ("keycloak", "life"):
         ensure_binaries(progress)
     if name == "keycloak":
-        ensure_packages("debian-browser", progress)
         ensure_keycloak(progress)
     if name in ("images", "keycloak", "life"):
         check_machine()

@@ -11,7 +11,9 @@ import pytest
 from playwright.sync_api import Page, sync_playwright
 
 from local.images import REPOSITORY, build_all, list_states
+from local.lock import hold_lock
 from local.paths import CHECKOUT, find_cache
+from local.progress import Progress
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
 from tests.images.hub import TOKEN, Hub, running_hub
 from tests.images.rootfs import RootFilesystem, unpack
@@ -35,10 +37,11 @@ def unpacked(archives: dict[str, Path]) -> Callable[[str], RootFilesystem]:
     def unpack_once(name: str) -> RootFilesystem:
         archive = archives[name]
         folder = archive.parent / "unpacked"
-        for older in list_states(folder, name):
-            if older.name != archive.stem:
-                subprocess.run(["rm", "-rf", str(older)], check=True)
-        return unpack(archive, folder / archive.stem)
+        with hold_lock(folder / "lock", Progress()):
+            for older in list_states(folder, name):
+                if older.name != archive.stem:
+                    subprocess.run(["rm", "-rf", str(older)], check=True)
+            return unpack(archive, folder / archive.stem)
 
     return unpack_once
 
