@@ -77,3 +77,24 @@ def test_two_members_type_into_one_notebook_and_an_outsider_is_refused(sign_in, 
     expect(lab.open_notebook(bob, "together.ipynb")).to_contain_text("steps = 10; rate = 0.1")
     lab.close(bob)
     lab.delete(bob, "together.ipynb")
+
+
+@pytest.mark.timeout(600)
+def test_a_teammate_opens_the_tensorboard_that_a_member_started(sign_in, release):
+    alice, bob = sign_in("alice"), sign_in("bob")
+    go_home(alice, release).get_by_role("button", name="Start").click()
+    start(alice, profile="tensorboard")
+    expect(alice).to_have_title("TensorBoard", timeout=READY)
+
+    missing: list[str] = []
+    bob.on("response", lambda answer: answer.status >= 400 and missing.append(answer.url))
+    row = go_home(bob, release)
+    expect(row).to_contain_text("TensorBoard in team Ops")
+    row.get_by_role("button", name="Open").click()
+    expect(bob).to_have_title("TensorBoard", timeout=READY)
+    expect(bob.get_by_text("No dashboards are active for the current data set.")).to_be_visible()
+    assert missing == []
+
+    bob.on("dialog", lambda dialog: dialog.accept())
+    go_home(bob, release).get_by_role("button", name="Stop the server of team Ops").click()
+    expect(row_of(bob)).to_contain_text("Not running", timeout=READY)

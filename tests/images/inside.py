@@ -14,9 +14,9 @@ WITHIN = 60.0  # seconds that a cell or a line may take
 _MARKS = ("begin-of-it", "end-of-it")
 
 
-def run_cell(server: Server, code: str, *, path: str = "") -> str:
+def run_cell(server: Server, code: str, *, path: str = "", kernel: str = "python3") -> str:
     """What the code prints in a new kernel of a notebook at `path`; a failure shows its error."""
-    return asyncio.run(_run_cell(server, code, path))
+    return asyncio.run(_run_cell(server, code, path, kernel))
 
 
 def run_line(server: Server, line: str) -> str:
@@ -24,11 +24,11 @@ def run_line(server: Server, line: str) -> str:
     return asyncio.run(_run_line(server, line))
 
 
-async def _run_cell(server: Server, code: str, path: str) -> str:
+async def _run_cell(server: Server, code: str, path: str, kernel: str) -> str:
     async with _connect(server) as session, asyncio.timeout(WITHIN):
-        wanted = {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}}
-        kernel = (await _post(session, f"{server.prefix}api/sessions", wanted))["kernel"]["id"]
-        async with session.ws_connect(f"{server.prefix}api/kernels/{kernel}/channels") as channel:
+        wanted = {"path": path, "name": path, "type": "notebook", "kernel": {"name": kernel}}
+        begun = (await _post(session, f"{server.prefix}api/sessions", wanted))["kernel"]["id"]
+        async with session.ws_connect(f"{server.prefix}api/kernels/{begun}/channels") as channel:
             request = _make_request(code)
             await channel.send_json(request)
             return await _read_output(channel, request["header"]["msg_id"])

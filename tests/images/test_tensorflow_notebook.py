@@ -56,12 +56,19 @@ print(len(tf.config.list_physical_devices("GPU")))
     assert printed.splitlines()[-3:] == ["2.21", "27.0", "0"]
 
 
-def test_a_notebook_runs_in_the_python_of_the_variant_and_lists_no_other(
+CELL = """
+import sys
+import tensorflow as tf
+print(*sys.version_info[:2], sep=".")
+print(float(tf.reduce_sum(tf.matmul(tf.ones((3, 3)), tf.ones((3, 3))))))
+"""
+
+
+def test_a_cell_computes_in_the_python_of_the_variant_and_no_other_is_listed(
     root: RootFilesystem, home: Path, hub: Hub, variant: str
 ) -> None:
-    script = "import sys; print(*sys.version_info[:2], sep='.')"
     with running_server(root, home=home, hub_port=hub.server_port) as server:
-        assert run_cell(server, script) == f"{VARIANTS[variant]}\n"
+        assert run_cell(server, CELL) == f"{VARIANTS[variant]}\n27.0\n"
         kernels = server.get_json("api/kernelspecs")["kernelspecs"]  # type: ignore[index]
     assert list(kernels) == ["python3"]
 
