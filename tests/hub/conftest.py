@@ -11,6 +11,7 @@ from typing import Any
 import kubespawner.clients
 import pytest
 import pytest_asyncio
+from traitlets.config import Config, PyFileConfigLoader
 
 from local.control_plane import ControlPlane, control_plane
 from tests.hub.clock import Clock
@@ -20,6 +21,7 @@ from tests.hub.hub import Hub
 from tests.hub.node import NodeStub, ServerStub
 from tests.hub.spawners import Setup, make_spectrum
 from tests.hub.team import Team, create_hub_namespace, create_hub_token, create_team
+from tests.test_hub_config import CONFIG, SECRETS, VALUES
 
 _numbers = itertools.count(1)
 
@@ -154,3 +156,15 @@ def _make_kubeconfig(server: str, token: str) -> dict[str, Any]:
         "contexts": [{"name": "hub", "context": {"cluster": "plane", "user": "hub"}}],
         "current-context": "hub",
     }
+
+
+@pytest.fixture
+def release_config(hub_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """The hub's configuration as in a release."""
+    for key, text in SECRETS.items():
+        (tmp_path / key).write_text(text)
+    (tmp_path / "values.json").write_text(json.dumps(VALUES))
+    monkeypatch.setenv("POD_NAMESPACE", hub_namespace)
+    monkeypatch.setenv("SPECTRUM_VALUES", str(tmp_path / "values.json"))
+    monkeypatch.setenv("SPECTRUM_SECRETS", str(tmp_path))
+    return PyFileConfigLoader(str(CONFIG)).load_config()

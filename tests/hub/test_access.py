@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from difflib import unified_diff
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -17,7 +16,7 @@ import pytest
 import pytest_asyncio
 from jupyterhub import orm
 from jupyterhub.services.auth import check_scopes
-from traitlets.config import Config, PyFileConfigLoader
+from traitlets.config import Config
 from yarl import URL
 
 from spectrum_spawner import sharing
@@ -25,7 +24,6 @@ from tests.hub.clock import wait_until
 from tests.hub.hub import TEST_ROLE, TEST_SERVICE, Hub
 from tests.hub.spawners import FLIGHT, OPS, PROFILES, USER_PASSWORD, Setup, make_signed
 from tests.hub.team import Team
-from tests.test_hub_config import CONFIG, SECRETS, VALUES
 
 # In team flight are alice, whose server is told of, a mate, a guest with whom she shares it, a
 # former one from whom she took it back, and a lead. A head leads flight by a group of leads, and
@@ -267,24 +265,12 @@ class Scene:
         return True
 
 
-@pytest.fixture
-def release(hub_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """The hub's configuration as in a release."""
-    for key, text in SECRETS.items():
-        (tmp_path / key).write_text(text)
-    (tmp_path / "values.json").write_text(json.dumps(VALUES))
-    monkeypatch.setenv("POD_NAMESPACE", hub_namespace)
-    monkeypatch.setenv("SPECTRUM_VALUES", str(tmp_path / "values.json"))
-    monkeypatch.setenv("SPECTRUM_SECRETS", str(tmp_path))
-    return PyFileConfigLoader(str(CONFIG)).load_config()
-
-
 @pytest_asyncio.fixture
 async def hub(
     start_hub: Callable[[Setup], Awaitable[Hub]],
     make_team: Callable[..., Awaitable[Team]],
     hub_namespace: str,
-    release: Config,
+    release_config: Config,
 ) -> Hub:
     """A hub with roles, services and pages of a release, where everybody is known by a table."""
     await make_team("flight", spec={"leads": ["lead"], "leadGroups": ["heads"]})
@@ -292,9 +278,9 @@ async def hub(
     setup = make_signed(hub_namespace)
     config = setup.config
     for trait in ("custom_scopes", "extra_handlers", "template_paths"):
-        config.JupyterHub[trait] = release.JupyterHub[trait]
-    config.JupyterHub.services = [TEST_SERVICE, *release.JupyterHub.services]
-    config.JupyterHub.load_roles = [TEST_ROLE, *release.JupyterHub.load_roles]
+        config.JupyterHub[trait] = release_config.JupyterHub[trait]
+    config.JupyterHub.services = [TEST_SERVICE, *release_config.JupyterHub.services]
+    config.JupyterHub.load_roles = [TEST_ROLE, *release_config.JupyterHub.load_roles]
     config.Authenticator.auth_refresh_age = 1
     config.TableAuthenticator.members = {**MEMBERS, "flight": [*IN_FLIGHT, "left"]}
     config.TableAuthenticator.allowed_users = set(PEOPLE) - {"nobody"}

@@ -192,6 +192,6 @@ async def test_a_server_whose_first_start_was_refused_was_never_started(hub: Hub
     await hub.start()
     assert "second Never started Never " in await read_home(hub)
     await start(hub, "second")
-    assert "Never" not in await read_home(hub)
+    assert "Never started" not in await read_home(hub)
     await stop(hub, by="alice", server="second")
-    assert "Never" not in await read_home(hub)
+    assert "Never started" not in await read_home(hub)

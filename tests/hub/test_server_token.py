@@ -1,44 +1,32 @@
 """What a server can do in the hub with the token in its environment: for itself alone."""
 
-import json
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from traitlets.config import Config, PyFileConfigLoader
+from traitlets.config import Config
 
 from tests.hub.hub import TEST_ROLE, TEST_SERVICE, Hub
 from tests.hub.spawners import FLIGHT, Setup, make_signed
 from tests.hub.team import Team
-from tests.test_hub_config import CONFIG, SECRETS, VALUES
 
 ACTIVE = {"last_activity": "2026-01-31T09:14:00Z"}
 
 
-@pytest.fixture
-def release(hub_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """The hub's configuration as in a release."""
-    for key, text in SECRETS.items():
-        (tmp_path / key).write_text(text)
-    (tmp_path / "values.json").write_text(json.dumps(VALUES))
-    monkeypatch.setenv("POD_NAMESPACE", hub_namespace)
-    monkeypatch.setenv("SPECTRUM_VALUES", str(tmp_path / "values.json"))
-    monkeypatch.setenv("SPECTRUM_SECRETS", str(tmp_path))
-    return PyFileConfigLoader(str(CONFIG)).load_config()
-
-
 @pytest_asyncio.fixture
 async def hub(
-    start_hub: Callable[[Setup], Awaitable[Hub]], flight: Team, hub_namespace: str, release: Config
+    start_hub: Callable[[Setup], Awaitable[Hub]],
+    flight: Team,
+    hub_namespace: str,
+    release_config: Config,
 ) -> Hub:
     """A hub with the roles and services of a release, and the servers of alice and bob."""
     setup = make_signed(hub_namespace)
     config = setup.config.JupyterHub
-    config.custom_scopes = release.JupyterHub.custom_scopes
-    config.services = [TEST_SERVICE, *release.JupyterHub.services]
-    config.load_roles = [TEST_ROLE, *release.JupyterHub.load_roles]
+    config.custom_scopes = release_config.JupyterHub.custom_scopes
+    config.services = [TEST_SERVICE, *release_config.JupyterHub.services]
+    config.load_roles = [TEST_ROLE, *release_config.JupyterHub.load_roles]
     hub = await start_hub(setup)
     for user in ("alice", "bob"):
         assert (await hub.start_server(user)).status == 201
