@@ -9,7 +9,7 @@ def card(page: Page, profile: str) -> Locator:
     return page.locator(".spectrum-col", has=page.locator(f"input[value='{profile}']"))
 
 
-def start(page: Page, *, team: str = "", profile: str) -> list[str]:
+def start(page: Page, *, team: str = "", profile: str, whose: str = "your server") -> list[str]:
     """Choose and start; the list fills with the sentences of the progress page.
 
     Whoever is in one team alone has none to choose.
@@ -30,7 +30,7 @@ def start(page: Page, *, team: str = "", profile: str) -> list[str]:
         page.get_by_text(team, exact=True).click()
     card(page, profile).click()
     page.get_by_role("button", name="Start").click()
-    expect(page.get_by_role("heading", name="Starting your server")).to_be_visible()
+    expect(page.get_by_role("heading", name=f"Starting {whose}")).to_be_visible()
     return sentences
 
 

@@ -10,6 +10,7 @@ from tests.browser import lab
 from tests.browser.steps import READY, start
 
 ACCOUNT = quote("team:ops")
+WHOSE = "the server of team Ops"
 CELL = {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": []}
 NOTEBOOK = {
     "cells": [{**CELL, "source": []}],
@@ -64,7 +65,7 @@ def alice(sign_in, release):
 def test_two_members_type_into_one_notebook_and_an_outsider_is_refused(alice, sign_in, release):
     bob, carol = sign_in("bob"), sign_in("carol")
     go_home(alice, release).get_by_role("button", name="Start").click()
-    start(alice, profile="cpu-small")
+    start(alice, profile="cpu-small", whose=WHOSE)
     alice.wait_for_url(f"**/user/{ACCOUNT}/lab**", timeout=READY)
     lab.open_folder(alice, f"{release.url}user/{ACCOUNT}/lab", "team")
     lab.run_in_terminal(alice, f"echo '{json.dumps(NOTEBOOK)}' > ~/team/together.ipynb")
@@ -87,7 +88,7 @@ def test_two_members_type_into_one_notebook_and_an_outsider_is_refused(alice, si
     # what was typed a second ago is there when it starts again
     stop(alice, release)
     go_home(bob, release).get_by_role("button", name="Start").click()
-    start(bob, profile="cpu-small")
+    start(bob, profile="cpu-small", whose=WHOSE)
     bob.wait_for_url(f"**/user/{ACCOUNT}/lab**", timeout=READY)
     lab.open_folder(bob, f"{release.url}user/{ACCOUNT}/lab", "team")
     expect(lab.open_notebook(bob, "together.ipynb")).to_contain_text("steps = 10; rate = 0.1")
@@ -99,7 +100,7 @@ def test_two_members_type_into_one_notebook_and_an_outsider_is_refused(alice, si
 def test_a_teammate_opens_the_tensorboard_that_a_member_started(alice, sign_in, release):
     bob = sign_in("bob")
     go_home(alice, release).get_by_role("button", name="Start").click()
-    start(alice, profile="tensorboard")
+    start(alice, profile="tensorboard", whose=WHOSE)
     expect(alice).to_have_title("TensorBoard", timeout=READY)
 
     missing: list[str] = []
