@@ -22,6 +22,14 @@ from spectrum_spawner.views import Views
 # callers get the refusal.
 PATIENCE = 8.0
 MAX_SERVER_NAME = 253
+# First parts of addresses of a server without a name, which one of that name would hide.
+# fmt: off
+RESERVED_NAMES = frozenset({
+    "api", "custom", "doc", "edit", "favicon.ico", "files", "kernelspecs", "lab", "login", "logout",
+    "lsp", "metrics", "nbconvert", "nbextensions", "notebooks", "oauth_callback", "proxy",
+    "server-proxy", "spectrum", "static", "tensorboard", "terminals", "tree", "view", ".", "..",
+})
+# fmt: on
 
 
 async def admit(
@@ -138,7 +146,15 @@ def _check_account(user: str, options: Mapping[str, Any]) -> None:
 
 
 def check_server_name(name: str) -> None:
-    """A server's name goes into annotations and URLs: printable, and of bounded length."""
+    """A server's name goes into annotations and URLs: printable, of bounded length, and its own.
+
+    The address of one that were called `lab` is that of a page of the default server.
+    """
+    if name in RESERVED_NAMES:
+        raise OptionError(
+            f"A server cannot be called “{name}”: that is an address of the server without a name. "
+            "Choose another name."
+        )
     if len(name) > MAX_SERVER_NAME or not name.isprintable():
         raise OptionError(
             f"The name of a server has at most {MAX_SERVER_NAME} characters, all of them printable."

@@ -93,6 +93,10 @@ class Identity(Authenticator):
         """
         return ""
 
+    def is_barred(self, name: str) -> bool:
+        """Whether the provider has said of a user of the hub that they may not be here."""
+        return False
+
     def add_user(self, user: Any) -> None:
         if not accounts.is_account(user.name):
             super().add_user(user)
@@ -105,10 +109,11 @@ class Identity(Authenticator):
             teams = self._find_views().teams
             admittance = Admittance(
                 app.db,
-                lambda id: app.users[id],
-                # the settings are made after this
-                lambda clients: app.tornado_settings["oauth_no_confirm_list"].update(clients),
                 teams,
+                find_user=lambda id: app.users[id],
+                # the settings are made after this
+                trust=lambda clients: app.tornado_settings["oauth_no_confirm_list"].update(clients),
+                is_barred=self.is_barred,
             )
             self._admitting = asyncio.get_running_loop().create_task(admittance.run())
         return [*turns.ROUTES, *super().get_handlers(app)]
@@ -159,12 +164,22 @@ async def subject_of(user: Any) -> str:
 
 
 async def check_known(user: Any) -> None:
-    """Raise Refusal unless the user's groups of now are known well enough for a start."""
+    """Raise Refusal unless the user's groups of now are known well enough for a start.
+
+    Of a team's account nobody tells any: whoever starts its server has to be known.
+    """
     known = user.authenticator
-    asks = isinstance(known, Identity) and not accounts.is_account(user.name)
-    why = await known.why_no_start(user) if asks else ""
-    if why:
+    asker = _find_asker(user) if accounts.is_account(user.name) else user
+    asks = isinstance(known, Identity) and asker is not None
+    if asks and (why := await known.why_no_start(asker)):
         raise Refusal(why, reason="identity", status_code=403)
+
+
+def _find_asker(user: Any) -> Any:
+    """The person whose request it is; None for a service's, and the hub's own."""
+    errand = actor.errand()
+    kind, _, name = (errand.by if errand else actor.current()).partition(":")
+    return user.settings["users"].get(name) if kind == "user" else None
 
 
 def groups_of(name: str, members: Mapping[str, list[str]]) -> list[str]:

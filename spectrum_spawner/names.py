@@ -10,6 +10,7 @@ also carries the full names as annotations, and whoever finds an object compares
 import base64
 import hashlib
 import re
+from urllib.parse import quote
 
 API_GROUP = "spectrum.dev"
 API_VERSION = "v1alpha1"
@@ -164,3 +165,13 @@ def gpu_quota_key(resource: str) -> str:
 def storage_quota_key(storage_class: str, resource: str) -> str:
     """ResourceQuota key of what the claims of one class may be: their bytes or their number."""
     return f"{storage_class}.storageclass.storage.k8s.io/{resource}"
+
+
+def oauth_client(user: str, server: str) -> str:
+    """The id of a server as an OAuth client of the hub.
+
+    JupyterHub (6.1.1) joins the two names with a hyphen, so that server `eval` of `team:ops` and
+    the default one of `team:ops-eval` were one client.
+    """
+    own = f"jupyterhub-user-{quote(user)}"
+    return f"{own}%2F{quote(server, safe='')}" if server else own

@@ -230,6 +230,9 @@ class ProviderIdentity(Identity, OAuthenticator):
     def _holds(self, told_at: float) -> bool:
         return time.time() - told_at <= self.groups_max_age
 
+    def is_barred(self, name: str) -> bool:
+        return name in self._barred
+
     async def why_no_start(self, user: Any) -> str:
         if why := self._barred.get(user.name):
             return why

@@ -12,6 +12,7 @@ from jupyterhub import orm
 from sqlalchemy.orm import Session
 
 from spectrum_spawner import accounts
+from spectrum_spawner.access import as_stored, make_share
 from spectrum_spawner.team_servers import list_members
 from spectrum_spawner.teams import Team, teams_of
 
@@ -26,7 +27,7 @@ class SharingError(Exception):
 
 def list_teammates(session: Session, owner: str, team: Team) -> list[str]:
     """With whom somebody may share a server that runs in a team, by name."""
-    return [user.name for user in list_members(session, team.groups) if user.name != owner]
+    return [name for name in list_members(session, team.groups) if name != owner]
 
 
 def share(
@@ -42,9 +43,13 @@ def share(
         raise SharingError(
             f"“{guest}” is not in the team in which this server runs: choose a teammate."
         )
-    found = orm.Share.grant(session, spawner, orm.User.find(session, guest), ["access:servers"])
     until = datetime.now(UTC) + timedelta(hours=hours)
-    found.expires_at = until.replace(tzinfo=None)  # as JupyterHub's database has all times
+    user = orm.User.find(session, guest)
+    found = orm.Share.find(session, spawner, user)
+    if found is None:
+        session.add(make_share(spawner, user, ["access:servers"], until=until))
+    else:
+        found.expires_at = as_stored(until)
     session.commit()
     return until
 
@@ -87,7 +92,8 @@ def drop_lapsed(session: Session, teams: Mapping[str, Team]) -> None:
     """
     orm.Share.purge_expired(session)
     for share in session.query(orm.Share).filter(orm.Share.expires_at.is_not(None)).all():
-        team = teams.get((share.spawner.user_options or {}).get("team", ""))
+        name = (share.spawner.user_options or {}).get("team")  # whatever its owner sent
+        team = teams.get(name) if isinstance(name, str) else None
         if accounts.is_account(share.owner.name) or share.user is None or team is None:
             continue
         if not teams_of(share.user.name, [group.name for group in share.user.groups], [team]):

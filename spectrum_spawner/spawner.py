@@ -143,6 +143,7 @@ class SpectrumSpawner(KubeSpawner):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.oauth_client_id = names.oauth_client(self.user.name, self.name)
         self._journal = Journal()
         # both begin with the first server that a hub knows, whoever's it is
         self._outbox = Outbox.shared(self.audit_file, self.audit_url, self.audit_token)

@@ -12,7 +12,8 @@ from typing import Any
 from jupyterhub import orm, roles
 from sqlalchemy.orm import Session
 
-from spectrum_spawner import accounts
+from spectrum_spawner import accounts, names
+from spectrum_spawner.access import make_share
 from spectrum_spawner.teams import Team
 
 # Of one server: to be in it, to see it, to start and stop it. JupyterHub takes the scopes of a
@@ -30,61 +31,88 @@ def ensure_accounts(
     A member may have renamed the one there was. `find_user` gives JupyterHub's user by its id in
     the database.
     """
-    for team in teams:
-        name = accounts.account_of(team.name)
+    wanted = {accounts.account_of(team.name) for team in teams}
+    for name in sorted(wanted - {name for _, name in _list_servers(session, wanted, server="")}):
         account = orm.User.find(session, name)
         if account is None:
             account = orm.User(name=name)
             session.add(account)
             roles.assign_default_roles(session, entity=account)
             session.commit()
-        if "" not in account.orm_spawners:
-            _ = find_user(account.id).spawner  # makes the record of the server
+        _ = find_user(account.id).spawner  # makes the record of the server
 
 
-def admit_members(session: Session, teams: Iterable[Team]) -> None:
+def admit_members(
+    session: Session, teams: Iterable[Team], is_barred: Callable[[str], bool] = lambda _: False
+) -> None:
     """Share the servers of each team with its members of now, and with nobody else.
 
-    The servers of a team that is not among `teams` stay as they are: nothing is known of it.
+    The servers of a team that is not among `teams` stay as they are: nothing is known of it. A
+    member who `is_barred` from the hub, by name, is not let in.
     """
     groups = {accounts.account_of(team.name): team.groups for team in teams}
-    owners = session.query(orm.User).filter(orm.User.name.in_(list(groups))).all()
+    members = _find_members(session, {group for each in groups.values() for group in each})
     wanted = {
-        (spawner.id, member.id): (spawner, member)
-        for owner in owners
-        for member in list_members(session, groups[owner.name])
-        for spawner in owner.orm_spawners.values()
+        (server, member)
+        for server, owner in _list_servers(session, groups)
+        for group in groups[owner]
+        for member, name in members.get(group, ())
+        if not is_barred(name)
     }
-    shares = (
-        session.query(orm.Share)
-        .filter(orm.Share.owner_id.in_([owner.id for owner in owners]))
-        .filter(orm.Share.user_id.is_not(None))
-    )
-    for share in shares.all():
-        if wanted.pop((share.spawner_id, share.user_id), None) is None:
-            _log.info("%s may no longer be in the servers of %s", share.user.name, share.owner.name)
-            session.delete(share)
-    for spawner, member in wanted.values():
-        orm.Share.grant(session, spawner, member, SCOPES)
+    shares = {
+        (server, user): share
+        for share, server, user in session.query(
+            orm.Share.id, orm.Share.spawner_id, orm.Share.user_id
+        )
+        .join(orm.User, orm.User.id == orm.Share.owner_id)
+        .filter(orm.User.name.in_(groups), orm.Share.user_id.is_not(None))
+    }
+    lost = [shares[pair] for pair in shares.keys() - wanted]
+    for share in session.query(orm.Share).filter(orm.Share.id.in_(lost)).all():
+        _log.info("%s may no longer be in the servers of %s", share.user.name, share.owner.name)
+        session.delete(share)
+    for server, member in sorted(wanted - shares.keys()):
+        found, user = session.get(orm.Spawner, server), session.get(orm.User, member)
+        session.add(make_share(found, user, SCOPES))
     session.commit()
 
 
-def list_clients(
-    session: Session, find_user: Callable[[int], Any], teams: Iterable[Team]
-) -> set[str]:
+def list_clients(session: Session) -> set[str]:
     """The OAuth clients that the servers of teams are.
 
     A member need not be asked whether such a server may know who they are.
     """
-    names = [accounts.account_of(team.name) for team in teams]
-    return {
-        find_user(owner.id).spawners[server].oauth_client_id
-        for owner in session.query(orm.User).filter(orm.User.name.in_(names)).all()
-        for server in owner.orm_spawners
-    }
+    found = session.query(orm.User.name, orm.Spawner.name).join(
+        orm.Spawner, orm.Spawner.user_id == orm.User.id
+    )
+    return {names.oauth_client(user, server) for user, server in found if accounts.is_account(user)}
 
 
-def list_members(session: Session, groups: Iterable[str]) -> list[orm.User]:
-    """The users who are in any of these groups now."""
-    in_any = orm.User.groups.any(orm.Group.name.in_(list(groups)))
-    return session.query(orm.User).filter(in_any).order_by(orm.User.name).all()
+def list_members(session: Session, groups: Iterable[str]) -> list[str]:
+    """Names of the users who are in any of these groups now."""
+    found = _find_members(session, groups)
+    return sorted({name for members in found.values() for _, name in members})
+
+
+def _find_members(session: Session, groups: Iterable[str]) -> dict[str, list[tuple[int, str]]]:
+    """Id and name of each user in each of these groups."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    rows = (
+        session.query(orm.Group.name, orm.User.id, orm.User.name)
+        .join(orm.Group.users)
+        .filter(orm.Group.name.in_(list(groups)))
+    )
+    for group, user, name in rows:
+        found.setdefault(group, []).append((user, name))
+    return found
+
+
+def _list_servers(
+    session: Session, users: Iterable[str], *, server: str | None = None
+) -> list[tuple[int, str]]:
+    """Id and owner's name of each server of these users, or of each of that name."""
+    found = session.query(orm.Spawner.id, orm.User.name).join(
+        orm.User, orm.User.id == orm.Spawner.user_id
+    )
+    found = found.filter(orm.User.name.in_(list(users)))
+    return list(found if server is None else found.filter(orm.Spawner.name == server))

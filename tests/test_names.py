@@ -158,3 +158,15 @@ def test_an_object_is_its_owners_and_nobody_elses() -> None:
         for team, claim in ((name, Claim.OURS), (other, Claim.TAKEN)):
             record = {"metadata": {"name": team, "uid": "1"}}
             assert claim_of(namespace, hub_namespace="spectrum", team=record) is claim
+
+
+def test_no_two_servers_are_one_client_of_the_hub() -> None:
+    pairs = [("ops", "eval"), ("ops-eval", ""), ("ops", ""), ("ops/eval", ""), ("ops", "a/b")]
+    clients = [names.oauth_client(user, server) for user, server in pairs]
+    assert clients == [
+        "jupyterhub-user-ops%2Feval",
+        "jupyterhub-user-ops-eval",
+        "jupyterhub-user-ops",
+        "jupyterhub-user-ops/eval",
+        "jupyterhub-user-ops%2Fa%2Fb",
+    ]

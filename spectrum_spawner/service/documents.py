@@ -31,9 +31,9 @@ class _Word:
 
 @dataclass(frozen=True)
 class OpenDocuments:
-    """The last word of each server on what it has open."""
+    """The last word of each server on what it has open, by its team."""
 
-    _words: dict[Key, _Word] = field(default_factory=dict)
+    _words: dict[str, dict[Key, _Word]] = field(default_factory=dict)
 
     def keep(self, server: Server, paths: object, *, now: datetime) -> None:
         """Keep what a server tells, a list of paths in the team's folder; raises Problem."""
@@ -44,26 +44,29 @@ class OpenDocuments:
             raise Problem(
                 f"documents must be a list of {MOST} paths at most, each of {LONGEST} characters."
             )
-        self._words[server.user, server.name] = _Word(server=server, paths=frozenset(found), at=now)
+        key = (server.user, server.name)
+        for words in self._words.values():
+            words.pop(key, None)  # it may run in another team now
+        word = _Word(server=server, paths=frozenset(found), at=now)
+        self._words.setdefault(server.team, {})[key] = word
 
     def forget_all_but(self, running: Container[Key]) -> None:
         """Drop what servers told that ended."""
-        for key in [each for each in self._words if each not in running]:
-            del self._words[key]
+        for words in self._words.values():
+            for key in [each for each in words if each not in running]:
+                del words[key]
 
     def list_warnings(self, key: Key, *, now: datetime) -> list[str]:
         """What is told in a server of its documents that others have open."""
-        own = self._words.get(key)
+        words = next((each for each in self._words.values() if key in each), {})
+        own = words.get(key)
         if own is None:
             return []
         elsewhere = {
             path: sorted(
                 each.server.title
-                for other, each in self._words.items()
-                if other != key
-                and each.server.team == own.server.team
-                and now - each.at <= AGE
-                and path in each.paths
+                for other, each in words.items()
+                if other != key and now - each.at <= AGE and path in each.paths
             )
             for path in sorted(own.paths)
         }

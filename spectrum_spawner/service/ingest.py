@@ -61,16 +61,16 @@ class Notices(Internal):
 
 
 class Keep(Internal):
-    """A click of somebody's on the home page, on a server of their own: so the hub says."""
+    """A click of somebody's on the home page, on a server that they may stop: so the hub says."""
 
     async def post(self) -> None:
         if self.writer != "hub":
             raise Problem("What people click is for the hub to tell.", status=403)
         body = self.read_json()
-        user, server = body.get("user"), body.get("server")
-        if body.keys() != {"user", "server"} or not isinstance(user, str):
-            raise Problem("The body must hold a user and a server.")
-        await self.context.culler.extend((user, str(server)), by=f"user:{user}")
+        user, by = body.get("user"), body.get("by")
+        if not isinstance(user, str) or not isinstance(by, str) or "server" not in body:
+            raise Problem("The body must hold a user, a server, and by whom.")
+        await self.context.culler.extend((user, str(body["server"])), by=f"user:{by}")
         self.set_status(204)
 
 

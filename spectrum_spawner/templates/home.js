@@ -120,7 +120,7 @@ require(["jquery", "moment", "jhapi", "utils"], ($, moment, JHAPI, utils) => {
       $.ajax(url, {
         type: "POST",
         contentType: "application/json",
-        data: JSON.stringify({ server: button.dataset.keep }),
+        data: JSON.stringify({ user: button.dataset.keep, server: button.dataset.name }),
         success: () => {
           button.parentElement.className = "alert alert-success spectrum-text spectrum-notice";
           button.parentElement.textContent = "Kept: it ends only if nothing works in it for longer.";
@@ -200,8 +200,10 @@ require(["jquery", "moment", "jhapi", "utils"], ($, moment, JHAPI, utils) => {
     // The dialog says what went wrong; the button is as it was once the page is loaded again.
     if (settings.type === "DELETE") $("#error-dialog").on("hidden.bs.modal", () => location.reload());
   });
-  // A stop or start under way is shown until it is over.
+  // A stop or start under way is shown until it is over; what somebody types meanwhile stays.
   if (document.querySelector("[data-pending]:not([data-pending=''])")) {
-    setTimeout(() => window.location.reload(), 2000);
+    setInterval(() => {
+      if (!document.activeElement?.closest("form")) window.location.reload();
+    }, 2000);
   }
 });

@@ -86,6 +86,17 @@ async def test_it_ends_by_itself(hub: Hub) -> None:
     await wait_until(is_out(hub, "bob"), within=10)
 
 
+async def test_options_that_nobody_can_read_keep_no_guest_in(hub: Hub) -> None:
+    assert (await ask(hub, "POST", hub.make_token("alice"), user="bob", hours=1)).status == 200
+    assert (await hub.start_server("alice", FLIGHT, "second")).status == 201
+    second = {"user": "bob", "hours": 1, "server": "second"}
+    assert (await ask(hub, "POST", hub.make_token("alice"), **second)).status == 200
+    hub.find_spawner("alice", "second").orm_spawner.user_options = {"team": []}
+    hub.app.db.commit()
+    hub.app.authenticator.members = {"flight": ["alice"], "ops": ["bob"]}
+    await wait_until(is_out(hub, "bob"), within=10)
+
+
 async def test_who_leaves_the_team_is_let_in_no_more(hub: Hub) -> None:
     assert (await ask(hub, "POST", hub.make_token("alice"), user="bob", hours=1)).status == 200
     hub.app.authenticator.members = {"flight": ["alice"], "ops": ["bob"]}

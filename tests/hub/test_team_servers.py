@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 import spectrum_spawner
-from spectrum_spawner import accounts, names, team_page
+from spectrum_spawner import accounts, admittance, keep_page, names, team_page
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster
 from tests.hub.hub import Answer, Hub
@@ -30,7 +30,7 @@ async def hub(
     templates = Path(spectrum_spawner.__file__).with_name("templates")
     setup.config.JupyterHub.template_paths = [str(templates)]
     setup.config.Authenticator.auth_refresh_age = 1
-    setup.config.JupyterHub.extra_handlers = team_page.ROUTES
+    setup.config.JupyterHub.extra_handlers = [*team_page.ROUTES, *keep_page.ROUTES]
     board = {"kind": "tensorboard", "images": ["tensorflow"]}
     setup.config.SpectrumSpawner.profiles = {**PROFILES, "board": board}
     return await start_hub(setup)
@@ -95,6 +95,62 @@ async def test_its_pages_speak_of_the_team_and_of_no_account(hub: Hub) -> None:
         page = await pages.read(f"/user/{quote(ACCOUNT)}/")
     assert "The server of team flight is not running" in page
     assert f">{ACCOUNT}<" not in page
+
+
+async def test_whoever_the_provider_has_sent_away_starts_none(
+    hub: Hub, alice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def why_no_start(_: Any, user: Any) -> str:
+        return "Alice is not known any more." if user.name == "alice" else ""
+
+    bob = hub.make_token("bob")
+    for name in ("alice", "bob"):
+        await wait_until(is_in(hub, name), within=10)
+    known = hub.app.authenticator
+    monkeypatch.setattr(type(known), "why_no_start", why_no_start)
+    refused = await start(hub, alice)
+    assert (refused.status, refused.body["message"]) == (403, "Alice is not known any more.")
+    assert (await start(hub, bob)).status == 201
+
+    teams = list(known._find_views().teams)
+    admittance.admit_members(hub.app.db, teams, lambda name: name == "alice")
+    assert (await is_in(hub, "alice")(), await is_in(hub, "bob")()) == (False, True)
+
+
+async def test_a_look_that_fails_is_not_the_last(
+    hub: Hub, alice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await wait_until(is_in(hub, "alice"), within=10)
+    failures = [RuntimeError("database is locked")]
+    admit = admittance.admit_members
+
+    def admit_or_fail(*args: Any) -> None:
+        if failures:
+            raise failures.pop()
+        admit(*args)
+
+    monkeypatch.setattr(admittance, "admit_members", admit_or_fail)
+    hub.app.authenticator.members = {"flight": ["bob"], "ops": ["admin", "bob"]}
+    await wait_until(is_not_in(hub, "alice"), within=20)
+    assert failures == []
+
+
+async def test_a_click_keeps_the_servers_of_ones_own_teams(hub: Hub, alice: str, ops: Team) -> None:
+    """The service, which there is none of here, would be asked of no other."""
+    await wait_until(is_in(hub, "alice"), within=10)
+    await wait_until(is_in(hub, "bob", "ops"), within=10)
+    url = f"{hub.url.removesuffix('/api')}/spectrum/keep"
+    said = {}
+    for owner in (ACCOUNT, accounts.account_of("ops")):
+        async with (
+            aiohttp.ClientSession(headers={"Authorization": f"token {alice}"}) as session,
+            session.post(url, json={"user": owner, "server": ""}) as answer,
+        ):
+            said[owner] = (answer.status, (await answer.json())["message"])
+    assert said == {
+        "team:flight": (404, "Idle servers are not ended here."),
+        "team:ops": (404, "You have no such server."),
+    }
 
 
 async def test_nobody_of_another_team_sees_or_touches_it(
@@ -191,6 +247,7 @@ async def test_a_member_adds_a_server_and_the_whole_team_has_it(
         ({"team": "ops", "name": "x"}, 404),
         ({"team": "flight", "name": " "}, 400),
         ({"team": "flight", "name": "a/b"}, 400),
+        ({"team": "flight", "name": "lab"}, 400),  # a page of the one without a name
         ({"team": "flight", "name": 7}, 400),
     ):
         assert await add(hub, alice, body) == status, body

@@ -68,7 +68,8 @@ def test_a_cell_computes_in_the_python_of_the_variant_and_no_other_is_listed(
     root: RootFilesystem, home: Path, hub: Hub, variant: str
 ) -> None:
     with running_server(root, home=home, hub_port=hub.server_port) as server:
-        assert run_cell(server, CELL) == f"{VARIANTS[variant]}\n27.0\n"
+        printed = run_cell(server, CELL).splitlines()  # TensorFlow itself tells a lot before
+        assert printed[-2:] == [VARIANTS[variant], "27.0"]
         kernels = server.get_json("api/kernelspecs")["kernelspecs"]  # type: ignore[index]
     assert list(kernels) == ["python3"]
 

@@ -549,11 +549,13 @@ async def test_the_hub_hears_of_ends_and_of_clicks_on_its_home_page(
     (notice,) = (await inside.call("GET", "notices")).body["notices"]
     assert (notice["user"], notice["kind"], notice["keep"]) == ("alice", "idle", True)
     assert notice["ends_at"] > notice["at"]
-    assert (await inside.call("POST", "keep", {"user": "alice", "server": ""})).status == 204
+    assert (
+        await inside.call("POST", "keep", {"user": "alice", "server": "", "by": "alice"})
+    ).status == 204
     assert (await inside.call("GET", "notices")).body["notices"] == []
-    for body in ({"user": "alice"}, {"user": 7, "server": ""}, {}):
+    for body in ({"user": "alice", "server": ""}, {"user": 7, "server": "", "by": "bob"}, {}):
         assert (await inside.call("POST", "keep", body)).status == 400
-    shown = await inside.call("POST", "keep", {"user": "alice", "server": "nope"})
+    shown = await inside.call("POST", "keep", {"user": "alice", "server": "nope", "by": "alice"})
     assert shown.status == 404
     assert (await Inside(warned, "controller-token").call("POST", "keep", {})).status == 403
 
@@ -610,11 +612,13 @@ class Inside:
             return Shown(answer.status, answer.url.path, await answer.text())
 
 
-async def keep_at_hub(hub: Hub, token: str, server: str) -> tuple[int, str]:
+async def keep_at_hub(
+    hub: Hub, token: str, server: str, *, owner: str = "alice"
+) -> tuple[int, str]:
     """Status and sentence of the home page's button, as whoever has a token."""
     url = f"{hub.url.removesuffix('/api')}/spectrum/keep"
     async with (
         aiohttp.ClientSession(headers={"Authorization": f"token {token}"}) as session,
-        session.post(url, json={"server": server}) as answer,
+        session.post(url, json={"user": owner, "server": server}) as answer,
     ):
         return answer.status, (await answer.json())["message"] if answer.status >= 300 else ""
