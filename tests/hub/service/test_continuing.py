@@ -29,7 +29,7 @@ SignIn = Callable[[str], Awaitable[Browser]]
 @pytest_asyncio.fixture(loop_scope="module")
 async def running(service: Running, hub: Hub) -> Running:
     """The service, and alice's server with a GPU in flight."""
-    assert (await hub.start_server("alice", GPU, "lab")).status == 201
+    assert (await hub.start_server("alice", GPU, "wide")).status == 201
     service.context.snapshot.forget()  # the list that the service read when it began
     return service
 
@@ -49,7 +49,7 @@ async def wait_profile(hub: Hub, profile: str) -> dict[str, Any]:
     """Alice's server once it runs on a profile."""
 
     async def find() -> dict[str, Any] | None:
-        found = await hub.find_server("alice", "lab")
+        found = await hub.find_server("alice", "wide")
         return (
             found
             if found and found["ready"] and found["user_options"]["profile"] == profile
@@ -68,7 +68,7 @@ async def test_the_same_server_starts_again_with_everything_but_the_gpu(
     alice = await sign_in("alice")
     (row,) = (await alice.call("GET", "gpus")).body["gpus"]
     assert row["may"] == ["continue", "release"]
-    shown = await alice.call("POST", "servers/alice/lab/continue")
+    shown = await alice.call("POST", "servers/alice/wide/continue")
     assert (shown.status, shown.body) == (202, {"profile": "cpu-small"})
     found = await wait_profile(hub, "cpu-small")
     assert found["user_options"] == {
@@ -78,10 +78,10 @@ async def test_the_same_server_starts_again_with_everything_but_the_gpu(
         "scratch": "",
     }
     assert await running.read_audit() == [("continue", "user:alice", "alice", CHOSEN)]
-    pod = await cluster.get(teams["flight"].find_pod("alice", "lab"))
+    pod = await cluster.get(teams["flight"].find_pod("alice", "wide"))
     assert "nvidia.com/gpu" not in pod["spec"]["containers"][0]["resources"]["limits"]
     # whoever has no GPU has nothing to go on without
-    shown = await alice.call("POST", "servers/alice/lab/continue")
+    shown = await alice.call("POST", "servers/alice/wide/continue")
     assert (shown.status, shown.problem) == (
         409,
         "This server has no GPU, so there is nothing to go on without.",
@@ -92,9 +92,9 @@ async def test_a_lead_does_it_for_a_member_and_nobody_else(
     running: Running, hub: Hub, sign_in: SignIn
 ) -> None:
     carol = await sign_in("carol")
-    assert (await carol.call("POST", "servers/alice/lab/continue")).status == 404
+    assert (await carol.call("POST", "servers/alice/wide/continue")).status == 404
     bob = await sign_in("bob")
-    shown = await bob.send("gpus", **{"continue": "alice/lab"})
+    shown = await bob.send("gpus", **{"continue": "alice/wide"})
     assert "The server stops, and starts again without a GPU." in shown.text
     await wait_profile(hub, "cpu-small")
     assert await running.read_audit() == [("continue", "user:bob", "alice", CHOSEN)]
@@ -103,9 +103,9 @@ async def test_a_lead_does_it_for_a_member_and_nobody_else(
 async def test_a_servers_own_token_does_it_for_that_server(
     running: Running, hub: Hub, cluster: Cluster, teams: dict[str, Team]
 ) -> None:
-    token = await read_server_token(cluster, teams["flight"], "alice", "lab")
+    token = await read_server_token(cluster, teams["flight"], "alice", "wide")
     server = Token(running.url, token)
-    assert (await server.call("POST", "servers/alice/lab/continue")).status == 202
+    assert (await server.call("POST", "servers/alice/wide/continue")).status == 202
     await wait_profile(hub, "cpu-small")
 
 
@@ -121,9 +121,9 @@ async def test_a_servers_own_token_does_it_for_that_server(
 async def test_what_cannot_be_meant_changes_nothing(
     running: Running, hub: Hub, sign_in: SignIn, body: dict[str, Any], status: int, sentence: str
 ) -> None:
-    shown = await (await sign_in("alice")).call("POST", "servers/alice/lab/continue", body)
+    shown = await (await sign_in("alice")).call("POST", "servers/alice/wide/continue", body)
     assert (shown.status, shown.problem[: len(sentence)]) == (status, sentence)
-    assert await hub.is_ready("alice", "lab")
+    assert await hub.is_ready("alice", "wide")
     assert await running.read_audit() == []
 
 
@@ -133,13 +133,13 @@ async def test_a_team_without_such_a_profile_is_refused_with_a_sentence(
     alice = await sign_in("alice")
     (row,) = (await alice.call("GET", "gpus")).body["gpus"]
     assert row["may"] == ["release"]
-    shown = await alice.call("POST", "servers/alice/lab/continue")
+    shown = await alice.call("POST", "servers/alice/wide/continue")
     assert (shown.status, shown.problem) == (
         409,
         "Of the profiles that team “Flight” may use there is none without a GPU: ask an "
         "administrator for one, or stop the server.",
     )
-    assert await hub.is_ready("alice", "lab")
+    assert await hub.is_ready("alice", "wide")
 
 
 async def test_nothing_is_stopped_that_cannot_be_written_down(
@@ -147,10 +147,10 @@ async def test_nothing_is_stopped_that_cannot_be_written_down(
 ) -> None:
     alice = await sign_in("alice")
     break_ledger()
-    shown = await alice.call("POST", "servers/alice/lab/continue")
+    shown = await alice.call("POST", "servers/alice/wide/continue")
     assert shown.status == 503
     assert shown.problem.startswith("The server runs on as it is, since the restart could not be")
-    assert (await hub.find_server("alice", "lab"))["user_options"]["profile"] == "gpu-1"
+    assert (await hub.find_server("alice", "wide"))["user_options"]["profile"] == "gpu-1"
 
 
 async def test_a_start_that_fails_leaves_a_stopped_server_and_a_record_that_says_so(
@@ -160,9 +160,9 @@ async def test_a_start_that_fails_leaves_a_stopped_server_and_a_record_that_says
     # who left the team starts nothing there any more
     left = await hub.call("DELETE", "/groups/flight/users", {"users": ["alice"]})
     assert left.status in (200, 204)
-    assert (await alice.call("POST", "servers/alice/lab/continue")).status == 202
+    assert (await alice.call("POST", "servers/alice/wide/continue")).status == 202
     await wait_until(lambda: not running.context.background.tasks, within=20, what="the start")
-    assert await hub.find_server("alice", "lab") is None
+    assert await hub.find_server("alice", "wide") is None
     assert await running.read_audit() == [
         ("continue", "user:alice", "alice", CHOSEN),
         (
@@ -183,12 +183,12 @@ async def test_a_hub_that_does_not_stop_it_leaves_it_as_it_is(
         raise HubError("away")
 
     monkeypatch.setattr(running.context.hub, "stop", be_away)
-    shown = await (await sign_in("alice")).call("POST", "servers/alice/lab/continue")
+    shown = await (await sign_in("alice")).call("POST", "servers/alice/wide/continue")
     assert (shown.status, shown.problem) == (
         503,
         "JupyterHub does not answer: try again in a minute.",
     )
-    assert await hub.is_ready("alice", "lab")
+    assert await hub.is_ready("alice", "wide")
     assert [action for action, *_ in await running.read_audit()] == ["continue", "notice"]
 
 
@@ -199,13 +199,13 @@ async def test_somebody_who_starts_it_first_is_not_started_over(
 
     async def stop_and_be_slow(*args: Any, **kwargs: Any) -> None:
         await stop(*args, **kwargs)
-        await hub.wait_absent("alice", "lab", within=20)
-        assert (await hub.start_server("alice", GPU, "lab")).status == 201
+        await hub.wait_absent("alice", "wide", within=20)
+        assert (await hub.start_server("alice", GPU, "wide")).status == 201
 
     monkeypatch.setattr(running.context.hub, "stop", stop_and_be_slow)
-    assert (await (await sign_in("alice")).call("POST", "servers/alice/lab/continue")).status == 202
+    assert (await (await sign_in("alice")).call("POST", "servers/alice/wide/continue")).status == 202
     await wait_until(lambda: not running.context.background.tasks, within=10, what="its end")
-    assert (await hub.find_server("alice", "lab"))["user_options"]["profile"] == "gpu-1"
+    assert (await hub.find_server("alice", "wide"))["user_options"]["profile"] == "gpu-1"
     assert [action for action, *_ in await running.read_audit()] == ["continue"]
 
 
@@ -246,13 +246,13 @@ async def test_one_click_on_the_home_page_starts_again_what_somebody_else_ended(
     running: Running, hub: Hub, chromium: Chromium
 ) -> None:
     """Also of a server that has a name."""
-    assert (await hub.stop_server("alice", "lab")).status in (202, 204)
-    await hub.wait_absent("alice", "lab", within=20)
+    assert (await hub.stop_server("alice", "wide")).status in (202, 204)
+    await hub.wait_absent("alice", "wide", within=20)
     page = await visit_home(hub, chromium)
     kept = page.get_by_text("Your files are kept: home and team volume.")
     await kept.wait_for()
     evidence = page.get_by_role("link", name="What happened, with the evidence")
-    assert await evidence.get_attribute("href") == "/services/spectrum/audit?server=alice/lab"
+    assert await evidence.get_attribute("href") == "/services/spectrum/audit?server=alice/wide"
     await page.get_by_role("button", name="Start again: One GPU in team Flight").click()
     found = await wait_profile(hub, "gpu-1")
     assert found["user_options"] == {**GPU, "image": "tensorflow", "scratch": ""}
@@ -263,7 +263,7 @@ async def test_one_click_on_the_home_page_starts_again_what_somebody_else_ended(
 
 
 async def test_the_hub_asks_for_the_owner_alone(running: Running, hub: Hub) -> None:
-    status, _ = await click_at_hub(hub, hub.make_token("bob"), "lab")
+    status, _ = await click_at_hub(hub, hub.make_token("bob"), "wide")
     assert status == 404
     inside = f"http://127.0.0.1:{running.context.settings.port}/internal/continue"
     async with aiohttp.ClientSession() as session:
@@ -275,4 +275,4 @@ async def test_the_hub_asks_for_the_owner_alone(running: Running, hub: Hub) -> N
             headers = {"Authorization": f"Bearer {token}"}
             async with session.post(inside, json=body, headers=headers) as answer:
                 assert answer.status == status
-    assert await hub.is_ready("alice", "lab")
+    assert await hub.is_ready("alice", "wide")
