@@ -64,11 +64,13 @@ def read_why(page: Page, release) -> None:
 
 
 def read_audit(page: Page, release, name: str) -> list[tuple[str, str]]:
-    """What was done to somebody's server, and by whom, the first first."""
+    """What was done to somebody's server since its last start, and by whom, the first first."""
     page.goto(f"{release.url}services/spectrum/audit?server={name}/")
     rows = page.locator("tbody tr").all()
     cells = [row.locator("td").all_inner_texts() for row in rows]
-    return [(action, actor) for _, action, actor, *_ in reversed(cells)]
+    done = [(action, actor) for _, action, actor, *_ in reversed(cells)]
+    starts = [number for number, (action, _) in enumerate(done) if action == "start"]
+    return done[starts[-1] :]
 
 
 @pytest.mark.timeout(1200)

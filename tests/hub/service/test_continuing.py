@@ -203,7 +203,9 @@ async def test_somebody_who_starts_it_first_is_not_started_over(
         assert (await hub.start_server("alice", GPU, "wide")).status == 201
 
     monkeypatch.setattr(running.context.hub, "stop", stop_and_be_slow)
-    assert (await (await sign_in("alice")).call("POST", "servers/alice/wide/continue")).status == 202
+    assert (
+        await (await sign_in("alice")).call("POST", "servers/alice/wide/continue")
+    ).status == 202
     await wait_until(lambda: not running.context.background.tasks, within=10, what="its end")
     assert (await hub.find_server("alice", "wide"))["user_options"]["profile"] == "gpu-1"
     assert [action for action, *_ in await running.read_audit()] == ["continue"]
