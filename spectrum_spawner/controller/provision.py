@@ -81,6 +81,8 @@ class Provision:
         if quota != user.quota:
             await self._gateway.set_quota(wish.name, quota)
         secret, key = await self._ensure_secret(order, user, secret, is_new=is_new)
+        if annotation(secret, names.ANNOTATION_PURGE):
+            secret = await self._refuse_purge(order, secret)  # asked for meanwhile
         await self._remove_keys(user, but=key)
         status = {**make_kept(wish), "ready": True, "keysMade": _keys_made(secret)}
         if wish.rotation:
@@ -94,7 +96,8 @@ class Provision:
         """
         wish = order.wish
         secret = await self._get_secret(order.space)
-        if secret is not None and annotation(secret, names.ANNOTATION_PURGE) == wish.name:
+        asked = secret is not None and annotation(secret, names.ANNOTATION_PURGE) == wish.name
+        if secret is not None and asked:
             manager = find_annotator(secret, names.ANNOTATION_PURGE)
             team, place = order.space.team, wish.place
             with suppress(Moved):  # below it is said, unless that bucket is to be left anyway
@@ -111,8 +114,10 @@ class Provision:
             return BucketStatus(), None
         _check_user(user, wish.owner)
         await self._remove_keys(user, but=None)
-        empty = make_secret(order.space, wish, None)
-        return BucketStatus(status=make_kept(wish)), await self._write(empty, secret)
+        kept = await self._write(make_secret(order.space, wish, None), secret)
+        if not asked and annotation(kept, names.ANNOTATION_PURGE) == wish.name:
+            return await self.withdraw(order)  # it was asked for after it was looked for
+        return BucketStatus(status=make_kept(wish)), kept
 
     async def purge(
         self, secret: Object | None, *, team: str, place: Place, owner: str, manager: str | None
