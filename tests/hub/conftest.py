@@ -14,6 +14,7 @@ import pytest_asyncio
 from traitlets.config import Config, PyFileConfigLoader
 
 from local.control_plane import ControlPlane, control_plane
+from spectrum_spawner import admittance
 from tests.hub.clock import Clock
 from tests.hub.cluster import Cluster, connect, serve_teams
 from tests.hub.fault_proxy import FaultProxy
@@ -43,6 +44,12 @@ def plane() -> Iterator[ControlPlane]:
 async def clock() -> Clock:
     """The clock of the test's event loop."""
     return Clock(asyncio.get_running_loop())
+
+
+@pytest.fixture(autouse=True)
+def no_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No look at who may be in whose servers but after a change: it would hide what is missed."""
+    monkeypatch.setattr(admittance, "SWEEP", 3600.0)
 
 
 @pytest_asyncio.fixture

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 import pytest
 import pytest_asyncio
+from jupyterhub import orm
 
 import spectrum_spawner
 from spectrum_spawner import accounts, admittance, keep_page, names, team_page
@@ -133,6 +134,19 @@ async def test_a_look_that_fails_is_not_the_last(
     hub.app.authenticator.members = {"flight": ["bob"], "ops": ["admin", "bob"]}
     await wait_until(is_not_in(hub, "alice"), within=20)
     assert failures == []
+
+
+async def test_what_no_change_tells_of_is_seen_now_and_then(
+    hub: Hub, alice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may write to the hub's database."""
+    monkeypatch.setattr(admittance, "SWEEP", 0.5)
+    await wait_until(is_in(hub, "alice"), within=10)
+    hub.app.authenticator.members = {"flight": ["alice", "admin"]}
+    await wait_until(is_in(hub, "admin"), within=10)  # by a look, which sets when the next comes
+    hub.app.db.query(orm.Share).delete()
+    hub.app.db.commit()
+    await wait_until(is_in(hub, "alice"), within=10)
 
 
 async def test_a_click_keeps_the_servers_of_ones_own_teams(hub: Hub, alice: str, ops: Team) -> None:
