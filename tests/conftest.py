@@ -12,6 +12,7 @@ from local.kubectl import Kubectl
 from local.progress import Progress
 from local.release import Release
 from local.trial import URL, make_test_environment, trial_release
+from local.up import wait_for_answer
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,11 @@ class InstalledRelease:
     admin_password: str
     kubectl: Kubectl
     chart: Release
+
+    def wait_until_ready(self) -> None:
+        """After a change: that the newest pods run, and the way to them is known."""
+        self.chart.wait_until_ready(Progress())
+        wait_for_answer(self.url, Progress())
 
 
 @pytest.fixture(scope="session")

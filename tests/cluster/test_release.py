@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from local.progress import Progress
 from local.release import CHART
 from tests.cluster.people import Person
 from tests.conftest import InstalledRelease
@@ -92,11 +91,11 @@ def ops_without_bob(release: InstalledRelease) -> Iterator[Any]:
     def upgrade() -> None:
         values = '{"auth": {"groups": {"ops": ["alice"]}, "users": ["carol", "bob"]}}'
         helm(release, "upgrade", CHART, "--reuse-values", "-f", "-", text=values)
-        release.chart.wait_until_ready(Progress())
+        release.wait_until_ready()
 
     yield upgrade
     helm(release, "rollback")
-    release.chart.wait_until_ready(Progress())
+    release.wait_until_ready()
 
 
 def helm(release: InstalledRelease, verb: str, *arguments: object, text: str = "") -> None:

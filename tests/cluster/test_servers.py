@@ -4,7 +4,6 @@ import re
 import time
 from typing import Any
 
-from local.progress import Progress
 from local.release import CHART
 from spectrum_spawner import names
 from spectrum_spawner.inventory import Inventory
@@ -103,12 +102,12 @@ def test_servers_outlive_a_restart_and_an_upgrade_of_the_hub(
     before = read_uid(release, "hub")
     helm(release, "upgrade", CHART, "--reuse-values", "--set", "auth.contact=somebody else")
     try:
-        release.chart.wait_until_ready(Progress())
+        release.wait_until_ready()
         assert read_uid(release, "hub") != before
         wait_until(lambda: alice.read().get("ready"))
     finally:
         helm(release, "rollback")
-        release.chart.wait_until_ready(Progress())
+        release.wait_until_ready()
     wait_until(lambda: alice.read().get("ready"))
     after = alice.find_pod("ops")
     assert (after["metadata"]["uid"], after["status"]["containerStatuses"][0]["restartCount"]) == (
