@@ -46,13 +46,13 @@ class ObjectStore:
             *("user", "create", f"--uid={ADMIN}", "--display-name=Administrator of tests"),
             "--caps=users=*;buckets=*",
         )
-        self._key = Key(access=made["keys"][0]["access_key"], secret=made["keys"][0]["secret_key"])
+        self.key = Key(access=made["keys"][0]["access_key"], secret=made["keys"][0]["secret_key"])
         self.keys.mkdir()
-        self.write_keys(self._key)
+        self.write_keys(self.key)
 
     def write_keys(self, key: Key | None = None) -> None:
         """Give the controller this key, by default the right one."""
-        key = key or self._key
+        key = key or self.key
         (self.keys / "AccessKey").write_text(key.access)
         (self.keys / "SecretKey").write_text(f"{key.secret}\n")
 
@@ -98,7 +98,7 @@ class ObjectStore:
 
     async def _remove_teams(self) -> None:
         """By the gateway, which is much faster than `radosgw-admin`."""
-        gateway = Gateway(self.endpoint, "us-east-1", lambda: self._key)
+        gateway = Gateway(self.endpoint, "us-east-1", lambda: self.key)
         for name in self.list_users():
             user = await gateway.find_user(name)
             if user is not None and f"of the hub in {self._hub_namespace}," in user.display_name:

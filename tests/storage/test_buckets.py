@@ -3,8 +3,9 @@
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,16 @@ import yaml
 from local.control_plane import ControlPlane, control_plane
 from local.paths import find_state
 from spectrum_spawner import names
-from spectrum_spawner.controller.bucket import read_key
-from spectrum_spawner.controller.rgw import Key
+from spectrum_spawner.controller.bucket import BucketStatus, make_wish, read_key
+from spectrum_spawner.controller.journal import Journal
+from spectrum_spawner.controller.objects import TeamSpace
+from spectrum_spawner.controller.provision import Order, Provision
+from spectrum_spawner.controller.rgw import Gateway, Key, User
+from spectrum_spawner.controller.storage_settings import BucketSettings
+from spectrum_spawner.outbox import Outbox
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster, connect
-from tests.hub.controller import CHECKOUT, Controller, Teams
+from tests.hub.controller import CHECKOUT, Controller, Teams, connected_client
 from tests.storage.object_store import ObjectStore
 
 HUB = "bucket-tests"
@@ -429,6 +435,52 @@ async def test_a_purge_needs_the_bucket_switched_off_and_its_whole_name(
     await buckets.set("doomed", enabled=True)
     await buckets.wait_for_new_key("doomed", None)
     assert (await buckets.connect("doomed")).list_objects_v2(Bucket=name)["KeyCount"] == 0
+
+
+class Interrupted(Provision):
+    """Somebody does something once no key is valid any more, and before the Secret says so."""
+
+    def __init__(self, *known: Any, do: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(*known)
+        self._do = do
+
+    async def _remove_keys(self, user: User, *, but: Key | None) -> None:
+        await super()._remove_keys(user, but=but)
+        await self._do()
+
+
+async def test_a_purge_that_is_asked_for_while_access_ends_is_heard(
+    plane: ControlPlane,
+    buckets: Buckets,
+    store: ObjectStore,
+    controller: Controller,
+    tmp_path: Path,
+) -> None:
+    name = await buckets.create("hasty")
+    team, namespace = await buckets.teams.get("hasty"), await buckets.teams.find_namespace("hasty")
+    assert namespace
+    space = TeamSpace(
+        hub_namespace=HUB,
+        team="hasty",
+        uid=team["metadata"]["uid"],
+        namespace=namespace["metadata"]["name"],
+        gid=team["status"]["gid"],
+    )
+    settings = BucketSettings(endpoint=store.endpoint, size="8Mi")
+    wish = make_wish(space, namespace["metadata"]["uid"], settings)
+    order = Order(space=space, wish=wish, before={}, writer=None, leaver=None)
+    gateway = Gateway(store.endpoint, settings.region, lambda: store.key)
+    journal = Journal(Outbox(tmp_path / "audit.sqlite", "", ""))
+    controller.stop()  # it would hear of it in its own way
+    async with connected_client(plane) as client:
+        ask = partial(buckets.ask_for_purge, "hasty", name)
+        status, secret = await Interrupted(client, gateway, journal, do=ask).withdraw(order)
+    await gateway.close()
+    assert (status, secret) == (BucketStatus(), None)
+    assert name not in store.list_users()
+    assert await buckets.find_secret("hasty") is None
+    controller.start()
+    await controller.wait_until_healthy()
 
 
 async def test_a_team_that_takes_its_namespace_over_finds_its_bucket(buckets: Buckets) -> None:
