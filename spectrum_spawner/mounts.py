@@ -79,10 +79,13 @@ def mounts_of(
     return mounts
 
 
-def make_volumes(mounts: Sequence[Mount], *, shared_memory: int) -> list[dict[str, Any]]:
+def make_volumes(
+    mounts: Sequence[Mount], *, shared_memory: int, keep_share_free: bool = False
+) -> list[dict[str, Any]]:
     """Volumes of a pod: claims, a place for temporary files, and shared memory.
 
-    Shared memory is in bytes, and counted in the memory limit.
+    Shared memory is in bytes, and counted in the memory limit. With `keep_share_free` nobody can
+    write where the share would be: it would be hidden once that is there.
     """
     volumes: list[dict[str, Any]] = [
         {"name": mount.volume, "persistentVolumeClaim": _make_source(mount)} for mount in mounts
@@ -92,18 +95,24 @@ def make_volumes(mounts: Sequence[Mount], *, shared_memory: int) -> list[dict[st
     if _has_datasets(mounts):
         # Their mount points are not made in the home; too small for data that would be lost.
         volumes.append({"name": "datasets", "emptyDir": _in_memory("1Mi")})
+    if keep_share_free:
+        volumes.append({"name": "no-share", "emptyDir": _in_memory("1Mi")})
     if shared_memory:
         volumes.append({"name": "shared-memory", "emptyDir": _in_memory(str(shared_memory))})
     return volumes
 
 
-def make_mounts(mounts: Sequence[Mount], *, shared_memory: int) -> list[dict[str, Any]]:
+def make_mounts(
+    mounts: Sequence[Mount], *, shared_memory: int, keep_share_free: bool = False
+) -> list[dict[str, Any]]:
     """Where a container sees what `make_volumes` gave the pod."""
     made: list[dict[str, Any]] = [_make_mount(mount) for mount in mounts if mount.kind != "dataset"]
     made.append({"name": "temporary", "mountPath": TEMPORARY})
     if _has_datasets(mounts):
         made.append({"name": "datasets", "mountPath": DATASETS})
     made += [_make_mount(mount) for mount in mounts if mount.kind == "dataset"]
+    if keep_share_free:
+        made.append({"name": "no-share", "mountPath": _SHARE, "readOnly": True})
     if shared_memory:
         made.append({"name": "shared-memory", "mountPath": SHARED_MEMORY})
     return made

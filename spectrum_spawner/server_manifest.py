@@ -39,6 +39,7 @@ def make_server_pod(
     """
     pod = copy.deepcopy(dict(base))
     profile, team = choice.profile, choice.team
+    memory, keep_free = profile.shared_memory, team.lacks_share
     metadata, spec = pod["metadata"], pod["spec"]
     metadata["labels"] = {
         **(metadata.get("labels") or {}),
@@ -71,7 +72,7 @@ def make_server_pod(
             },
             "volumes": [
                 *(spec.get("volumes") or []),
-                *mounts.make_volumes(mounted, shared_memory=profile.shared_memory),
+                *mounts.make_volumes(mounted, shared_memory=memory, keep_share_free=keep_free),
             ],
             **make_placement(profile),
         }
@@ -97,7 +98,7 @@ def make_server_pod(
             },
             "volumeMounts": [
                 *(container.get("volumeMounts") or []),
-                *mounts.make_mounts(mounted, shared_memory=profile.shared_memory),
+                *mounts.make_mounts(mounted, shared_memory=memory, keep_share_free=keep_free),
             ],
         }
     )

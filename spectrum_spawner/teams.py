@@ -98,6 +98,11 @@ class Team:
     gpus_used: Mapping[str, int] | None = None
     gpus_hard: Mapping[str, int] | None = None
 
+    @property
+    def lacks_share(self) -> bool:
+        """Whether it is to have a share, and servers start without it for now."""
+        return self.share is None and any(each.kind == "share" for each in self.withheld)
+
     @classmethod
     def from_object(cls, obj: Mapping[str, Any]) -> "Team":
         """Read a `Team` object as the API server gives it (a dict); absent parts get defaults."""

@@ -83,6 +83,17 @@ def test_temporary_files_need_no_home_and_without_shared_memory_the_runtimes_own
     assert make_mounts([], shared_memory=0) == [{"name": "temporary", "mountPath": "/tmp"}]
 
 
+def test_where_a_share_will_be_nobody_writes_into_the_home_meanwhile() -> None:
+    assert make_volumes([HOME], shared_memory=0, keep_share_free=True)[1:] == [
+        {"name": "temporary", "emptyDir": {}},
+        {"name": "no-share", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+    ]
+    assert make_mounts([HOME], shared_memory=0, keep_share_free=True)[1:] == [
+        {"name": "temporary", "mountPath": "/tmp"},
+        {"name": "no-share", "mountPath": "/home/jovyan/team", "readOnly": True},
+    ]
+
+
 def test_outer_paths_are_mounted_before_inner_ones() -> None:
     paths = [m["mountPath"] for m in make_mounts(mounts_of(RICH, home="h"), shared_memory=0)]
     for place, path in enumerate(paths):

@@ -15,7 +15,7 @@ from spectrum_spawner.mounts import Mount, mounts_of
 from spectrum_spawner.owner import Owner
 from spectrum_spawner.refusals import Exceeded, Refusal, find_exceeded, refusal_of
 from spectrum_spawner.spawner import SpectrumSpawner
-from spectrum_spawner.teams import Dataset, Scratch, Share, Team
+from spectrum_spawner.teams import Dataset, Scratch, Share, Team, Withheld
 from spectrum_spawner.views import Views
 
 IMAGES = {"tensorflow": {"title": "TensorFlow", "image": "registry.example/tf:1"}}
@@ -237,6 +237,17 @@ async def test_a_share_that_is_prepared_is_only_mounted(spawner: SpectrumSpawner
     assert {"name": "share", "persistentVolumeClaim": {"claimName": "share"}} in (
         pod["spec"]["volumes"]
     )
+
+
+async def test_a_share_that_is_not_there_yet_is_nobodys_home(spawner: SpectrumSpawner) -> None:
+    pending = Withheld(kind="share", why="It is being made.")
+    choice = choose_profile(spawner, "cpu-small")
+    for withheld, expected in (((), 0), ((pending,), 1)):
+        team = replace(FLIGHT, share=None, withheld=withheld)
+        spawner._apply(replace(choice, team=team))
+        pod = await spawner.get_server_manifest(make_mounts(team), start_id="s-1")
+        paths = [m["mountPath"] for m in pod["spec"]["containers"][0]["volumeMounts"]]
+        assert paths.count("/home/jovyan/team") == expected
 
 
 async def test_what_prepares_the_share_asks_for_no_gpu(spawner: SpectrumSpawner) -> None:

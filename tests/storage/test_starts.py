@@ -176,6 +176,21 @@ def test_a_dataset_that_cannot_be_mounted_stops_one_start_only(
         bob.stop()
 
 
+def test_before_there_is_a_share_nothing_is_written_where_it_will_be(
+    kubectl: Kubectl, release: InstalledRelease, bob: Servers
+) -> None:
+    quota = {"cpu": "1", "memory": "4Gi", "pods": 2, "gpus": {}}
+    share = {"share": {"storageClass": "nowhere"}}
+    with made_team(release, "dock", quota, groups=["ops"], storage=share):
+        told = ("-n", release.namespace, "wait", "team/dock", "--timeout=60s")
+        kubectl(*told, "--for=jsonpath={.status.storage.withheld[0].kind}=share")
+        bob.start(IN_DOCK)
+        shown = bob.run("dock", "sh", "-c", "ls -A ~/team; touch ~/team/mine 2>&1 || true")
+        assert shown.endswith("team/mine': Read-only file system\n")
+        assert shown.count("\n") == 1
+        bob.stop()
+
+
 def test_a_disk_of_a_class_that_does_not_exist_is_refused_at_once(
     kubectl: Kubectl, release: InstalledRelease, bob: Servers, choose_class: Callable[[str], None]
 ) -> None:
