@@ -14,8 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
-import spectrum_spawner
-from spectrum_spawner import keep_page, share_page, storage_page, team_page
+from spectrum_spawner import hub_pages
 from spectrum_spawner.profile_values import ProfileError, read_profiles
 from spectrum_spawner.providers import PROVIDERS
 from spectrum_spawner.team_templates import TemplateError, read_templates
@@ -43,6 +42,7 @@ PASSWORD_TRAITS = {
 }
 # Of these an empty value says nothing, and leaves what is usual for the provider.
 OAUTH_TRAITS = {
+    "auth.visitorsRefreshAge": "ProviderIdentity.visitors_refresh_age",
     "auth.groupsMaxAge": "ProviderIdentity.groups_max_age",
     "auth.oauth.clientId": "OAuthenticator.client_id",
     "auth.oauth.callbackUrl": "OAuthenticator.oauth_callback_url",
@@ -124,7 +124,8 @@ def check_values(found: Mapping[str, Any]) -> None:
         read_templates(found.get("teamTemplates", {}))
     except (ProfileError, TemplateError) as error:
         stop(str(error))
-    for place, least in {"auth.refreshAge": 1, "auth.groupsMaxAge": 60}.items():
+    least_of = {"auth.refreshAge": 1, "auth.visitorsRefreshAge": 1, "auth.groupsMaxAge": 60}
+    for place, least in least_of.items():
         value = found.get(place, least)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             stop(f"{place}: {value!r} is no number of seconds from {least} on")
@@ -194,9 +195,7 @@ def make_fixed(namespace: str) -> dict[str, Any]:
     }
     return {
         "JupyterHub.spawner_class": "spectrum_spawner.spawner.SpectrumSpawner",
-        "JupyterHub.template_paths": [
-            str(Path(spectrum_spawner.__file__).with_name("templates")),
-        ],
+        **{f"JupyterHub.{trait}": value for trait, value in hub_pages.SETTINGS.items()},
         "JupyterHub.hub_bind_url": "http://0.0.0.0:8081",
         # Servers live in other namespaces, so the address must say in which one the hub is.
         "JupyterHub.hub_connect_url": f"http://hub.{namespace}:8081",
@@ -216,12 +215,6 @@ def make_fixed(namespace: str) -> dict[str, Any]:
         "SpectrumSpawner.keep_url": f"http://service.{namespace}:8082/internal/keep",
         "SpectrumSpawner.continue_url": f"http://service.{namespace}:8082/internal/continue",
         "SpectrumSpawner.volumes_url": f"http://service.{namespace}:8082/internal/volumes",
-        "JupyterHub.extra_handlers": [
-            *storage_page.ROUTES,
-            *keep_page.ROUTES,
-            *share_page.ROUTES,
-            *team_page.ROUTES,
-        ],
         **{f"SpectrumSpawner.{trait}": value for trait, value in audit.items()},
         **{f"Identity.{trait}": value for trait, value in audit.items()},
     }
@@ -249,10 +242,9 @@ def make_service(namespace: str, token: str) -> dict[str, Any]:
         },
         "JupyterHub.load_roles": [
             {"name": "user", "scopes": ["self", access, ACT]},
-            {
-                "name": "server",
-                "scopes": ["users:activity!user", "access:servers!server", access],
-            },
+            # A server's own token is known to whoever is in it, who may leave the team: it opens no
+            # server. JupyterHub's default lets it into the server itself.
+            {"name": "server", "scopes": ["users:activity!user", "read:servers!server", access]},
             {
                 "name": "spectrum-service",
                 "services": ["spectrum"],

@@ -43,6 +43,7 @@ LATELY = timedelta(minutes=10)
 
 CONFIG = """
 import asyncio, pathlib
+from spectrum_spawner import people_page
 from jupyterhub.proxy import Proxy
 from jupyterhub.spawner import Spawner
 
@@ -89,6 +90,7 @@ c.JupyterHub.authenticate_prometheus = False
 c.Spawner.poll_interval = 0
 c.Spawner.http_timeout = 300
 c.JupyterHub.cookie_secret_file = "cookie_secret"
+c.JupyterHub.extra_handlers = people_page.ROUTES
 c.JupyterHub.services = [{"name": "culler", "api_token": "TOKEN"}]
 c.JupyterHub.load_roles = [{
     "name": "culler", "services": ["culler"],
@@ -303,6 +305,9 @@ class Idle:
         self, subjects: list[Subject], _: Policy
     ) -> tuple[dict[tuple[str, str], Evidence], dict[str, str]]:
         return {subject.key: self.renew(subject) for subject in subjects}, {}
+
+    async def gather_memory(self, *_: Any) -> tuple[dict[Key, Any], dict[str, str]]:
+        return {}, {}
 
     def renew(self, subject: Subject, *_: Any, **__: Any) -> Evidence:
         at, since = now(), subject.run.started

@@ -32,6 +32,9 @@ from spectrum_spawner.service.telemetry import Telemetry
 from spectrum_spawner.service.troubles import Found, Troubles
 
 BATCH = 10  # times the stops that are under way at most: as many are looked at once more together
+# Seconds between two stops that the hub is asked for: each keeps it busy for about as long, and ten
+# that come together would let nobody else in for a quarter of a second.
+STAGGER = 0.03
 KEPT = "It is not stopped after all: somebody used it at the last moment."
 LEDGER_AWAY = "The ledger does not answer, so nothing is stopped."
 HUB_AWAY = "The hub does not answer, so nothing is stopped."
@@ -65,6 +68,7 @@ class Ends:
         self._policy = policy
         self._batch = BATCH * concurrency
         self._slots = asyncio.Semaphore(concurrency)
+        self._turns, self._next_turn = asyncio.Lock(), 0.0
         self._ledger = ledger
         self._hub = hub
         self._pods = pods
@@ -171,27 +175,17 @@ class Ends:
     ) -> tuple[dict[Key, Server], dict[str, str]]:
         """Those that the hub knows to run, in the very run that was judged, and what it does not
         tell: of whom it cannot say anything nobody is stopped."""
-        users = sorted({subject.user for subject in subjects})
-
-        async def find(user: str) -> tuple[Server, ...]:
-            async with self._slots:
-                person = await self._hub.find_person(user)
-            return person.servers if person else ()
-
-        answers = await asyncio.gather(*map(find, users), return_exceptions=True)
-        servers: dict[Key, Server] = {}
-        silent: dict[str, BaseException] = {}
-        for user, answer in zip(users, answers, strict=True):
-            if isinstance(answer, BaseException):
-                silent[user] = answer
-            else:
-                servers |= {(server.user, server.name): server for server in answer}
+        try:
+            people, unreadable = await self._hub.find_people(each.user for each in subjects)
+        except HubError as error:
+            return {}, {HUB_AWAY: f"{HUB_AWAY} It says: {error}."}
+        servers = {(each.user, each.name): each for who in people.values() for each in who.servers}
         found = {
             subject.key: server
             for subject in subjects
             if (server := servers.get(subject.key)) and _is_run(server, subject)
         }
-        return found, _say_silent(silent, users)
+        return found, _say_unreadable(unreadable)
 
     async def _stop(
         self,
@@ -202,6 +196,7 @@ class Ends:
     ) -> str:
         """Write a stop down, and do it; a sentence if the hub does not. Raises LedgerError."""
         async with self._slots:
+            await self._take_turn()
             server = servers[subject.key]
             action = self._decide(subject, standing, evidence, server)
             if action is None:
@@ -221,6 +216,13 @@ class Ends:
                 return f"{server.title}: {error}."
             self._telemetry.culled(subject.team, action.rule_name)
             return ""
+
+    async def _take_turn(self) -> None:
+        """Wait until some time after the stop before."""
+        async with self._turns:
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(self._next_turn - loop.time())
+            self._next_turn = loop.time() + STAGGER
 
     async def _tell_kept(self, subject: Subject, text: str, *, once: str = "") -> None:
         """Write down that an end which was written down did not come, `once` for some reasons."""
@@ -266,17 +268,16 @@ def _is_run(server: Server, subject: Subject) -> bool:
     )
 
 
-def _say_silent(silent: Mapping[str, BaseException], asked: Sequence[str]) -> dict[str, str]:
-    """Of whom the hub did not tell: of nobody, or not of some."""
-    for error in silent.values():
-        if not isinstance(error, Exception):
-            raise error
-    if not silent:
+def _say_unreadable(unreadable: Mapping[str, str]) -> dict[str, str]:
+    """Of whom the hub did not tell what can be read, and why."""
+    if not unreadable:
         return {}
-    if len(silent) == len(asked) and all(type(each) is HubError for each in silent.values()):
-        return {HUB_AWAY: f"{HUB_AWAY} It says: {next(iter(silent.values()))}."}
-    sentence = f"People of whom the hub does not tell, so that their servers stay: {len(silent)}."
-    return {sentence: f"{sentence} {'; '.join(f'{user}: {e!r}' for user, e in silent.items())}"}
+    sentence = (
+        f"People of whom the hub does not tell, so that their servers stay: {len(unreadable)}."
+    )
+    return {
+        sentence: f"{sentence} {'; '.join(f'{user}: {why}' for user, why in unreadable.items())}"
+    }
 
 
 def _hear(evidence: Evidence, server: Server, at: datetime) -> Evidence:

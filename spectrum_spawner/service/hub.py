@@ -1,7 +1,7 @@
-"""The hub's REST API: who runs what, the end of a server, and a start in place of what ended."""
+"""What the service asks the hub: who runs what, the end of a server, and a start in its place."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -10,11 +10,9 @@ from yarl import URL
 
 from spectrum_spawner.service.servers import Person
 
-PAGE = 200  # users a request, the most that the hub gives
-TRIES = 3  # lists until one is not changed meanwhile
+PAGE = 200  # users a request, for which the hub does nothing else
 TIMEOUT = 10.0  # seconds that one request may take
 STOP_TIMEOUT = 30.0  # as the hub waits for a while for an end or a start before it answers
-PAGES = "application/jupyterhub-pagination+json"
 
 
 class HubError(Exception):
@@ -29,7 +27,7 @@ class Hub:
     """A connection to the hub with the service's own token; closed by `close`."""
 
     def __init__(self, api_url: str, token: str) -> None:
-        self._url = api_url.rstrip("/")
+        self._url = api_url.rstrip("/").removesuffix("/api")
         self._session = aiohttp.ClientSession(headers={"Authorization": f"token {token}"})
 
     async def __aenter__(self) -> Self:
@@ -42,27 +40,42 @@ class Hub:
         await self._session.close()
 
     async def list_active(self) -> list[Person]:
-        """Everybody with an active server; raises HubError.
+        """Everybody with an active server; raises HubError."""
+        found: list[Person] = []
+        after: int | None = 0
+        while after is not None:
+            models, after = await self._ask_people("GET", f"?after={after}&limit={PAGE}")
+            found += map(_read_person, models)
+        return found
 
-        Pages are places in a list, so a list that changed between two of them may lack somebody:
-        it is read again.
+    async def find_people(self, names: Iterable[str]) -> tuple[dict[str, Person], dict[str, str]]:
+        """Those of these users that there are, with what is active, and who cannot be read, why.
+
+        Raises HubError.
         """
-        for _ in range(TRIES):
-            models, steady = await self._read_pages()
-            if steady:
-                break
-        return [_read_person(model) for model in models]
+        asked = sorted(set(names))
+        found: dict[str, Person] = {}
+        unreadable: dict[str, str] = {}
+        for first in range(0, len(asked), PAGE):
+            some = asked[first : first + PAGE]
+            for model in (await self._ask_people("POST", body={"names": some}))[0]:
+                try:
+                    person = _read_person(model)
+                    found[person.name] = person
+                except HubError as error:
+                    unreadable[str(model["name"])] = str(error)
+        return found, unreadable
 
     async def find_person(self, name: str) -> Person | None:
         """One user, and what is active; None for nobody. Raises HubError."""
-        status, model = await self._call("GET", f"/users/{quote(name, safe='')}")
-        if status == 404:
-            return None
-        return _read_person(model)
+        found, unreadable = await self.find_people([name])
+        if name in unreadable:
+            raise HubError(unreadable[name])
+        return found.get(name)
 
     async def is_shared(self, user: str, server: str) -> bool:
         """Whether others may be in a server; raises HubError."""
-        path = f"/shares/{quote(user, safe='')}/{quote(server, safe='')}"
+        path = f"/api/shares/{quote(user, safe='')}/{quote(server, safe='')}"
         status, model = await self._call("GET", path)
         try:
             return status != 404 and bool(model["items"])
@@ -87,17 +100,17 @@ class Hub:
         body = {"user_options": dict(options), "by": by, "reason": reason}
         await self._call("POST", _find_server(user, server), body, timeout=STOP_TIMEOUT)
 
-    async def _read_pages(self) -> tuple[list[dict[str, Any]], bool]:
-        found: list[dict[str, Any]] = []
-        totals = set()
-        offset: int | None = 0
-        while offset is not None:
-            _, page = await self._call("GET", f"/users?state=active&limit={PAGE}&offset={offset}")
-            found += page["items"]
-            totals.add(page["_pagination"]["total"])
-            following = page["_pagination"]["next"]
-            offset = following and following["offset"]
-        return found, len(totals) == 1 and totals == {len(found)}
+    async def _ask_people(
+        self, method: str, query: str = "", body: Any = None
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """Models of people, and after which there are more, from the hub's page for the service."""
+        status, answer = await self._call(method, f"/spectrum/people{query}", body)
+        if status == 404:
+            raise HubError("it does not tell who runs what: it is of another release")
+        try:
+            return answer["people"], answer.get("after")
+        except (LookupError, TypeError) as error:
+            raise HubError(f"people come without {error}") from error
 
     async def _call(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT
@@ -108,7 +121,6 @@ class Hub:
                 method,
                 URL(self._url + path, encoded=True),
                 json=body,
-                headers={"Accept": PAGES},
                 timeout=aiohttp.ClientTimeout(total=timeout),
             ) as answer:
                 text = await answer.text()
@@ -120,7 +132,7 @@ class Hub:
 
 
 def _find_server(user: str, server: str) -> str:
-    path = f"/users/{quote(user, safe='')}"
+    path = f"/api/users/{quote(user, safe='')}"
     return f"{path}/servers/{quote(server, safe='')}" if server else f"{path}/server"
 
 

@@ -9,7 +9,6 @@ from spectrum_spawner.service.hub import Hub, HubError
 from spectrum_spawner.service.servers import Person, Server
 
 FRESH = 5.0  # seconds for which a list, or a failure to read one, is good enough for a page
-FEW = 40  # servers about which the hub is asked one by one: a list of 1,000 costs it as much
 
 _log = logging.getLogger("spectrum.service")
 
@@ -56,19 +55,13 @@ class Snapshot:
 
         While the hub does not answer that is none of them.
         """
-        if len(keys) > FEW:
-            await self.refresh()
-            known = self._servers if self.as_of is not None and not self.error else keys
-            return [key for key in keys if key not in known]
         try:
-            return [key for key in keys if not await self._is_active(*key)]
+            people, unreadable = await self._hub.find_people(user for user, _ in keys)
         except HubError as failure:
             _log.warning("the hub does not answer: %s", failure)
             return []
-
-    async def _is_active(self, user: str, name: str) -> bool:
-        person = await self._hub.find_person(user)
-        return person is not None and any(server.name == name for server in person.servers)
+        known = {(each.user, each.name) for person in people.values() for each in person.servers}
+        return [key for key in keys if key not in known and key[0] not in unreadable]
 
     def forget(self) -> None:
         """Let the next `refresh` read: something was changed.

@@ -35,6 +35,7 @@ GROUPS = {"flight": {"users": ["alice", "bob"]}, "ops": {"users": ["bob", "admin
 FLIGHT = {"team": "flight", "profile": "cpu-small"}
 OPS = {"team": "ops", "profile": "cpu-small"}
 USER_PASSWORD = "a password of all"  # where the hub asks for one
+ADMIN_PASSWORD = "another password that is long enough"
 OPS_GPU = {"team": "ops", "profile": "gpu-1"}
 
 
@@ -89,7 +90,7 @@ def make_signed(hub_namespace: str) -> Setup:
     table.admin_users = {"admin"}
     table.hub_namespace = hub_namespace
     table.user_password = USER_PASSWORD
-    table.admin_password = "another password that is long enough"
+    table.admin_password = ADMIN_PASSWORD
     return setup
 
 

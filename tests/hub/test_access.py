@@ -19,10 +19,18 @@ from jupyterhub.services.auth import check_scopes
 from traitlets.config import Config
 from yarl import URL
 
-from spectrum_spawner import admittance, sharing
+from spectrum_spawner import admittance, hub_pages, sharing
 from tests.hub.clock import wait_until
 from tests.hub.hub import TEST_ROLE, TEST_SERVICE, Hub
-from tests.hub.spawners import FLIGHT, OPS, PROFILES, USER_PASSWORD, Setup, make_signed
+from tests.hub.spawners import (
+    ADMIN_PASSWORD,
+    FLIGHT,
+    OPS,
+    PROFILES,
+    USER_PASSWORD,
+    Setup,
+    make_signed,
+)
 from tests.hub.team import Team
 
 # In team flight are alice, whose server is told of, a mate, a guest with whom she shares it, a
@@ -91,7 +99,6 @@ SERVERS = {
 }
 IN_FLIGHT = ["alice", "mate", "guest", "former", "lead"]
 MEMBERS = {"flight": IN_FLIGHT, "ops": ["other"], "heads": ["head"]}
-ADMIN_PASSWORD = "another password that is long enough"
 
 # Actions as the table has them, and those that are done to servers that run, and to stopped ones.
 ACTIONS = (
@@ -277,8 +284,8 @@ async def hub(
     await make_team("ops")
     setup = make_signed(hub_namespace)
     config = setup.config
-    for trait in ("custom_scopes", "extra_handlers", "template_paths"):
-        config.JupyterHub[trait] = release_config.JupyterHub[trait]
+    config.JupyterHub.update(hub_pages.SETTINGS)
+    config.JupyterHub.custom_scopes = release_config.JupyterHub.custom_scopes
     config.JupyterHub.services = [TEST_SERVICE, *release_config.JupyterHub.services]
     config.JupyterHub.load_roles = [TEST_ROLE, *release_config.JupyterHub.load_roles]
     config.Authenticator.auth_refresh_age = 1

@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-import spectrum_spawner
+from spectrum_spawner import hub_pages
 from spectrum_spawner.service.hub import Hub as HubForService
 from spectrum_spawner.service.hub import HubRefused
 from tests.hub.clock import Clock
@@ -25,8 +24,7 @@ async def hub(
 ) -> Hub:
     """A hub with our pages that knows who asks."""
     setup = make_signed(hub_namespace)
-    templates = Path(spectrum_spawner.__file__).with_name("templates")
-    setup.config.JupyterHub.template_paths = [str(templates)]
+    setup.config.JupyterHub.update(hub_pages.SETTINGS)
     return await start_hub(setup)
 
 

@@ -2,13 +2,12 @@
 
 import html
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
 from aiohttp import web
 
-import spectrum_spawner
+from spectrum_spawner import hub_pages
 from tests.hub.clock import Clock, wait_until
 from tests.hub.cluster import Cluster, find_teams
 from tests.hub.hub import TEST_ROLE, TEST_SERVICE, Hub
@@ -49,7 +48,7 @@ async def hub(
     """A hub with our pages and the service, as far as the hub sees it."""
     setup = make_spectrum(hub_namespace)
     config = setup.config
-    config.JupyterHub.template_paths = [str(Path(spectrum_spawner.__file__).with_name("templates"))]
+    config.JupyterHub.update(hub_pages.SETTINGS)
     url = notices[0]["text"]
     service = {"name": "spectrum", "url": url, "api_token": "v" * 64}
     config.JupyterHub.services = [TEST_SERVICE, {**service, "oauth_client_id": "service-spectrum"}]

@@ -1,8 +1,8 @@
 """A personal server that is shared for a time: with whom, until when, and who may do it."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -10,13 +10,12 @@ import pytest
 import pytest_asyncio
 from jupyterhub import orm
 
-import spectrum_spawner
-from spectrum_spawner import share_page
+from spectrum_spawner import hub_pages
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster
 from tests.hub.hub import Answer, Hub
 from tests.hub.service.tokens import read_server_token
-from tests.hub.spawners import FLIGHT, USER_PASSWORD, Setup, make_signed
+from tests.hub.spawners import ADMIN_PASSWORD, FLIGHT, USER_PASSWORD, Setup, make_signed
 from tests.hub.team import Team
 
 SHARED = "access:servers!server=alice/"
@@ -28,9 +27,7 @@ async def hub(
 ) -> Hub:
     """A hub in which alice's server runs in flight, where bob is too."""
     setup = make_signed(hub_namespace)
-    templates = Path(spectrum_spawner.__file__).with_name("templates")
-    setup.config.JupyterHub.template_paths = [str(templates)]
-    setup.config.JupyterHub.extra_handlers = share_page.ROUTES
+    setup.config.JupyterHub.update(hub_pages.SETTINGS)
     setup.config.Authenticator.auth_refresh_age = 1
     hub = await start_hub(setup)
     for name in ("bob", "admin"):  # whoever was never here is nobody's teammate
@@ -131,6 +128,29 @@ async def test_only_the_owner_shares_it_and_not_by_the_servers_own_token(
     inside = await read_server_token(cluster, flight, "alice")
     assert (await ask(hub, "POST", inside, user="bob", hours=1)).status == 403
     assert (await ask(hub, "POST", hub.make_token("bob"), user="bob", hours=1)).status == 409
+
+
+async def test_pages_of_a_server_say_to_each_whose_it_is_and_what_they_may_do(hub: Hub) -> None:
+    assert (await ask(hub, "POST", hub.make_token("alice"), user="bob", hours=1)).status == 200
+    await hub.stop_server("alice")
+    await hub.wait_absent("alice", within=20)
+    told = {}
+    for visitor in ("alice", "bob", "admin"):
+        password = ADMIN_PASSWORD if visitor == "admin" else USER_PASSWORD
+        async with hub.sign_in(visitor, password) as pages:
+            page = await pages.read("/user/alice/")
+        heading = re.search(r"<h1[^>]*>(.*?)</h1>", page)
+        name = re.search(r'id="login_widget">\s*<span[^>]*>([^<]*)<', page)
+        assert heading
+        assert name
+        told[visitor] = (name[1], heading[1], 'id="start"' in page)
+        sentence = "It can be opened once alice has started it."
+        assert (sentence in page) is (visitor == "bob")
+    assert told == {
+        "alice": ("alice", "Your server is not running", True),
+        "bob": ("bob", "The server of alice is not running", False),
+        "admin": ("admin", "The server of alice is not running", True),
+    }
 
 
 async def test_the_home_page_offers_teammates_and_shows_guests(hub: Hub) -> None:

@@ -1,7 +1,6 @@
 """Servers of teams on a real hub: who may start, open and stop them, as the groups are now."""
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -10,8 +9,7 @@ import pytest
 import pytest_asyncio
 from jupyterhub import orm
 
-import spectrum_spawner
-from spectrum_spawner import accounts, admittance, keep_page, names, team_page
+from spectrum_spawner import accounts, admittance, hub_pages, names
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster
 from tests.hub.hub import Answer, Hub
@@ -28,10 +26,8 @@ async def hub(
     start_hub: Callable[[Setup], Awaitable[Hub]], flight: Team, hub_namespace: str
 ) -> Hub:
     setup = make_signed(hub_namespace)
-    templates = Path(spectrum_spawner.__file__).with_name("templates")
-    setup.config.JupyterHub.template_paths = [str(templates)]
+    setup.config.JupyterHub.update(hub_pages.SETTINGS)
     setup.config.Authenticator.auth_refresh_age = 1
-    setup.config.JupyterHub.extra_handlers = [*team_page.ROUTES, *keep_page.ROUTES]
     board = {"kind": "tensorboard", "images": ["tensorflow"]}
     setup.config.SpectrumSpawner.profiles = {**PROFILES, "board": board}
     return await start_hub(setup)

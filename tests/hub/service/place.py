@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-import spectrum_spawner
 from local.control_plane import ControlPlane
 from local.listeners import find_free_port
-from spectrum_spawner import keep_page, names, share_page, storage_page, team_page
+from spectrum_spawner import hub_pages, names
 from tests.hub.clock import wait_until
 from tests.hub.cluster import Cluster, connect, find_teams
 from tests.hub.conftest import use_kubeconfig
@@ -35,7 +34,7 @@ ACT = "custom:spectrum:act"
 ROLES = [
     TEST_ROLE,
     {"name": "user", "scopes": ["self", ACCESS, ACT]},
-    {"name": "server", "scopes": ["users:activity!user", "access:servers!server", ACCESS]},
+    {"name": "server", "scopes": ["users:activity!user", "read:servers!server", ACCESS]},
     {
         "name": "spectrum-service",
         "services": ["spectrum"],
@@ -178,9 +177,7 @@ def _make_setup(namespace: str, port: int) -> Setup:
     """A hub that knows the service, as the chart makes it."""
     setup = make_spectrum(namespace)
     hub = setup.config.JupyterHub
-    hub.template_paths = [str(Path(spectrum_spawner.__file__).with_name("templates"))]
-    pages = (storage_page, keep_page, share_page, team_page)
-    hub.extra_handlers = [route for page in pages for route in page.ROUTES]
+    hub.update(hub_pages.SETTINGS)
     spawner = setup.config.SpectrumSpawner
     spawner.volumes_url = f"http://127.0.0.1:{port}/internal/volumes"
     spawner.notices_url = f"http://127.0.0.1:{port}/internal/notices"

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,10 +15,10 @@ from aiohttp import web
 
 from spectrum_spawner import names
 from spectrum_spawner.activity import Answer
-from spectrum_spawner.service import snapshot as snapshots
 from spectrum_spawner.service.culling.policy import Cause, Decision
 from spectrum_spawner.service.hub import HubRefused
 from spectrum_spawner.service.problem import Problem
+from spectrum_spawner.service.servers import Person
 from spectrum_spawner.service.settings import Settings
 from spectrum_spawner.service.team_sheet import TeamSheet
 from tests.hub.clock import wait_until
@@ -530,27 +531,19 @@ async def test_while_a_team_cannot_be_read_its_servers_keep_what_people_said(
     assert floor.culler.problems == ()
 
 
-@pytest.mark.parametrize("lists", [False, True], ids=["of few it asks", "of many it reads a list"])
 async def test_what_was_said_of_a_server_goes_once_the_hub_knows_it_no_more(
-    floor: Floor, hub: Hub, lists: bool, monkeypatch: pytest.MonkeyPatch
+    floor: Floor, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unused = "find_person" if lists else "list_active"
-    monkeypatch.setattr(snapshots, "FEW", 0 if lists else 1)
     floor.idle()
     await floor.look()
     await floor.culler.hold(ALICE, by="user:alice", until=floor.now + 7 * HOUR, reason="")
     await hub.stop_server("alice")
     await hub.wait_absent("alice", within=10)
     await wait_until(lambda: not floor.culler._pods.list_subjects()[0], within=10)
-    snapshot = floor.running.context.snapshot
-    snapshot.forget()
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(floor.running.context.hub, "_url", "http://127.0.0.1:9/hub/api")
+    with monkeypatch.context() as patched:
+        patched.setattr(floor.running.context.hub, "_url", "http://127.0.0.1:9/hub")
         await floor.look()
     assert floor.culler._standings.holds.keys() == {ALICE}
-    snapshot.forget()
-    # a method that is not there fails the look
-    monkeypatch.setattr(floor.running.context.hub, unused, None)
     await floor.look()
     assert floor.culler._standings.list_keys() == set()
 
@@ -632,14 +625,14 @@ async def test_one_person_of_whom_the_hub_does_not_tell_keeps_nobody_elses_serve
     for user in ("alice", "bob"):
         floor.idle(user)
     await floor.look()
-    ask = floor.running.context.hub.find_person
+    read = Person.from_model
 
-    async def find_person(name: str) -> object:
-        if name == "bob":
-            raise HubRefused("no such thing")
-        return await ask(name)
+    def read_some(model: dict[str, Any]) -> Person:
+        if model["name"] == "bob":
+            raise ValueError("no such time")
+        return read(model)
 
-    monkeypatch.setattr(floor.running.context.hub, "find_person", find_person)
+    monkeypatch.setattr(Person, "from_model", read_some)
     for later in (56 * MINUTE, 11 * MINUTE):
         floor.running.wall.ahead += later
         await floor.tell_again("bob")

@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
+from yarl import URL
 
 from spectrum_spawner.service import hub as hub_module
 from spectrum_spawner.service.hub import Hub, HubError
@@ -43,6 +46,21 @@ class CountingHub(Hub):
         return await super().list_active()
 
 
+async def ask_people(
+    hub: hub_of_tests.Hub, query: str, token: str, names: object = None
+) -> dict[str, Any]:
+    """The hub's page about everybody, or about `names`."""
+    url = URL(f"{hub.url.removesuffix('/api')}/spectrum/people{query}")
+    headers = {"Authorization": f"token {token}"}
+    body = names and {"names": names}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.request("POST" if body else "GET", url, json=body) as answer,
+    ):
+        found: dict[str, Any] = await answer.json()
+        return found
+
+
 def titles(people: list[Person]) -> list[str]:
     return [server.title for person in people for server in person.servers]
 
@@ -65,6 +83,69 @@ async def test_somebody_without_a_server_is_found_by_name(
 ) -> None:
     assert await asking.find_person("admin") == Person(name="admin", groups=frozenset({"ops"}))
     assert await asking.find_person("nobody") is None
+
+
+async def test_of_many_the_hub_is_asked_together(
+    running: hub_of_tests.Hub, asking: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "PAGE", 2)
+    people, unreadable = await asking.find_people(["bob", "nobody", "admin", "alice", "bob"])
+    assert list(people) == ["admin", "alice", "bob"]
+    assert list(people.values()) == [await asking.find_person(name) for name in people]
+    assert titles(list(people.values())) == ["alice", "bob", "bob/gpu"]
+    assert unreadable == {}
+
+
+async def test_nobody_is_missed_by_what_ends_between_two_pages(
+    running: hub_of_tests.Hub, settings: Settings
+) -> None:
+    first = await ask_people(running, "?limit=1", settings.api_token)
+    assert [model["name"] for model in first["people"]] == ["alice"]
+    await running.stop_server("alice")
+    await running.wait_absent("alice", within=10)
+    second = await ask_people(running, f"?limit=1&after={first['after']}", settings.api_token)
+    assert [model["name"] for model in second["people"]] == ["bob"]
+    last = await ask_people(running, f"?after={second['after']}", settings.api_token)
+    assert last == {"people": [], "after": None}
+
+
+async def test_a_server_that_starts_or_stops_says_so(
+    running: hub_of_tests.Hub, asking: Hub
+) -> None:
+    spawner = running.find_spawner("bob", "gpu")
+    for pending in ("spawn", "stop"):
+        setattr(spawner, f"_{pending}_pending", True)
+        person = await asking.find_person("bob")
+        setattr(spawner, f"_{pending}_pending", False)
+        assert person
+        assert [server.pending for server in person.servers] == ["", pending]
+
+
+@pytest.mark.parametrize(
+    ("query", "names", "sentence"),
+    [
+        ("?after=-1", None, "after must be a number."),
+        ("?after=", None, "after must be a number."),
+        ("?limit=\u0663", None, "limit must be a number."),
+        ("?after=" + "9" * 19, None, "after must be a number."),
+        ("", "bob", "names must be a list of texts."),
+        ("", ["bob", 7], "names must be a list of texts."),
+        ("", ["bob"] * 1001, "Ask for 1000 people at most."),
+    ],
+)
+async def test_a_question_that_cannot_be_meant_is_refused(
+    running: hub_of_tests.Hub, settings: Settings, query: str, names: object, sentence: str
+) -> None:
+    shown = await ask_people(running, query, settings.api_token, names)
+    assert (shown["status"], shown["message"]) == (400, sentence)
+
+
+async def test_of_everybody_it_tells_nobody_who_may_not_read_that(
+    running: hub_of_tests.Hub,
+) -> None:
+    for token in (running.make_token("alice"), running.find_spawner("alice").api_token):
+        for names in (None, ["alice"]):
+            assert (await ask_people(running, "", token, names))["status"] == 403
 
 
 async def test_stopping_what_ended_already_is_fine(running: hub_of_tests.Hub, asking: Hub) -> None:

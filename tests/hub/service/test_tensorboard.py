@@ -1,6 +1,6 @@
 """Servers that are TensorBoards: one that nobody has looked at for long ends, told before."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -98,16 +98,16 @@ async def test_whoever_looks_at_it_at_the_last_moment_keeps_it(
     visit(floor, hub)
     await pass_by(floor, 3 * HOUR + 55 * MINUTE)
     assert await floor.actions() == ["warn"]
-    ask = floor.running.context.hub.find_person
+    ask = floor.running.context.hub.find_people
 
-    async def find_person(name: str) -> object:
+    async def find_people(names: Iterable[str]) -> object:
         # longer ago than what is left alone in any case, and after the list that the look had
         visit(floor, hub)
         floor.running.wall.ahead += timedelta(seconds=20)
-        return await ask(name)
+        return await ask(names)
 
     with monkeypatch.context() as patched:
-        patched.setattr(floor.running.context.hub, "find_person", find_person)
+        patched.setattr(floor.running.context.hub, "find_people", find_people)
         await pass_by(floor, 11 * MINUTE)
     assert await hub.is_ready("alice")
     await pass_by(floor, MINUTE)
@@ -118,7 +118,7 @@ async def test_whoever_looks_at_it_at_the_last_moment_keeps_it(
 async def test_while_the_hub_does_not_tell_it_runs_on(floor: Floor, hub: Hub) -> None:
     visit(floor, hub)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(floor.running.context.hub, "_url", "http://127.0.0.1:9/hub/api")
+        patched.setattr(floor.running.context.hub, "_url", "http://127.0.0.1:9/hub")
         await pass_by(floor, 5 * HOUR)
         assert floor.culler.round.verdicts[ALICE].cause is Cause.UNKNOWN
     assert await floor.actions() == []
