@@ -60,31 +60,38 @@ class Notices(Internal):
         self.write_json({"notices": [*leaving, *gpus.list_notices(self.context)]})
 
 
-class Keep(Internal):
-    """A click of somebody's on the home page, on a server that they may stop: so the hub says."""
+class Click(Internal):
+    """What somebody clicked on the home page, and may: so the hub says."""
 
-    async def post(self) -> None:
+    def prepare(self) -> None:
+        super().prepare()
         if self.writer != "hub":
             raise Problem("What people click is for the hub to tell.", status=403)
+
+    def read_texts(self, *names: str) -> list[str]:
+        """The texts of which the body consists, by name; raises Problem."""
         body = self.read_json()
-        user, by = body.get("user"), body.get("by")
-        if not isinstance(user, str) or not isinstance(by, str) or "server" not in body:
-            raise Problem("The body must hold a user, a server, and by whom.")
-        await self.context.culler.extend((user, str(body["server"])), by=f"user:{by}")
+        texts = [text for name in names if isinstance(text := body.get(name), str)]
+        if len(texts) != len(names) or len(body) != len(names):
+            raise Problem(f"The body must hold these texts, and nothing else: {', '.join(names)}.")
+        return texts
+
+
+class Keep(Click):
+    """Somebody keeps a server that they may stop."""
+
+    async def post(self) -> None:
+        user, server, by = self.read_texts("user", "server", "by")
+        await self.context.culler.extend((user, server), by=f"user:{by}")
         self.set_status(204)
 
 
-class Continue(Internal):
-    """A click of somebody's on the home page: a server of their own goes on without a GPU."""
+class Continue(Click):
+    """A server goes on without a GPU, as its owner wants."""
 
     async def post(self) -> None:
-        if self.writer != "hub":
-            raise Problem("What people click is for the hub to tell.", status=403)
-        body = self.read_json()
-        user, server = body.get("user"), body.get("server")
-        if body.keys() != {"user", "server"} or not isinstance(user, str):
-            raise Problem("The body must hold a user and a server.")
-        await continue_server(self.context, Viewer(name=user), user=user, server=str(server))
+        user, server = self.read_texts("user", "server")
+        await continue_server(self.context, Viewer(name=user), user=user, server=server)
         self.set_status(204)
 
 

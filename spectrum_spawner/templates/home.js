@@ -17,176 +17,94 @@ require(["jquery", "moment", "jhapi", "utils"], ($, moment, JHAPI, utils) => {
     );
   }
   const api = new JHAPI(window.jhdata.base_url);
-  const stop = document.getElementById("stop-default");
-  if (stop) {
-    stop.addEventListener("click", () => {
-      stop.disabled = true;
-      stop.textContent = "Stopping…";
-      api.stop_server(window.jhdata.user);
-    });
-    stop.disabled = false; // before this point a click would be lost
-  }
-  function changeShare(button, method, body) {
+  // A button says what it does, until that is done or has failed: then it is as before.
+  function begin(button, doing) {
     const text = button.textContent;
-    button.disabled = true;
-    button.textContent = method === "POST" ? "Sharing…" : "Ending…";
-    $.ajax(`${window.jhdata.base_url}spectrum/share?_xsrf=${window.jhdata.xsrf_token}`, {
-      type: method,
+    Object.assign(button, { disabled: true, textContent: doing });
+    return (...why) => {
+      Object.assign(button, { disabled: false, textContent: text });
+      utils.ajax_error_dialog(...why);
+    };
+  }
+  function ask(type, path, body, options) {
+    $.ajax(`${window.jhdata.base_url}spectrum/${path}?_xsrf=${window.jhdata.xsrf_token}`, {
+      type,
       contentType: "application/json",
       data: JSON.stringify(body),
-      success: () => window.location.reload(),
-      error: (...why) => {
-        Object.assign(button, { disabled: false, textContent: text });
-        utils.ajax_error_dialog(...why);
+      ...options,
+    });
+  }
+  function onEach(selector, act) {
+    for (const element of document.querySelectorAll(selector)) {
+      const button = element.matches("form") ? element.querySelector("button") : element;
+      element.addEventListener(element === button ? "click" : "submit", (event) => {
+        event.preventDefault();
+        act(button, element.dataset, element.elements);
+      });
+      button.disabled = false; // before this point a click would be lost
+    }
+  }
+  const success = () => window.location.reload();
+  onEach("[data-share]", (button, { share: server }, { user, hours }) => {
+    const body = { server, user: user.value, hours: Number(hours.value) };
+    ask("POST", "share", body, { success, error: begin(button, "Sharing…") });
+  });
+  onEach("[data-unshare]", (button, { unshare: server, guest: user }) => {
+    ask("DELETE", "share", { server, user }, { error: begin(button, "Ending…") });
+  });
+  onEach("[data-stop]", (button, { stop: owner, name }) => {
+    const what = button.getAttribute("aria-label");
+    if (!window.confirm(`${what}? Whoever works in it is cut off; what is not saved is lost.`)) return;
+    const options = { error: begin(button, "Stopping…") };
+    if (name) api.stop_named_server(owner, name, options);
+    else api.stop_server(owner, options);
+  });
+  onEach("[data-remove]", (button, { remove: owner, name }) => {
+    api.delete_named_server(owner, name, { error: begin(button, "Removing…") });
+  });
+  onEach("#add-team-server", (button, _, { team, name }) => {
+    const open = ({ url }) => {
+      window.location.href = url;
+    };
+    const body = { team: team.value, name: name.value };
+    ask("POST", "team-servers", body, { success: open, error: begin(button, "Adding…") });
+  });
+  onEach("[data-keep]", (button, { keep: user, name: server }) => {
+    const notice = button.parentElement;
+    const tell = () => {
+      notice.className = "alert alert-success spectrum-text spectrum-notice";
+      notice.textContent = "Kept: it ends only if nothing works in it for longer.";
+    };
+    ask("POST", "keep", { user, server }, { success: tell, error: begin(button, "Keeping…") });
+  });
+  onEach("[data-continue]", (button, { continue: server }) => {
+    ask("POST", "continue", { server }, { success, error: begin(button, "Stopping…") });
+  });
+  onEach("[data-again]", (button, { again, name }) => {
+    const { base_url: base, user } = window.jhdata;
+    const place = [user, name].filter((part) => part).map(encodeURIComponent).join("/");
+    const options = {
+      data: JSON.stringify({ user_options: JSON.parse(again) }),
+      success: () => {
+        window.location.href = `${base}spawn-pending/${place}`;
       },
-    });
-  }
-  for (const form of document.querySelectorAll("[data-share]")) {
-    const button = form.querySelector("button");
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      const { user, hours } = form.elements;
-      const body = { server: form.dataset.share, user: user.value, hours: Number(hours.value) };
-      changeShare(button, "POST", body);
-    });
-    button.disabled = false;
-  }
-  for (const button of document.querySelectorAll("[data-unshare]")) {
-    button.addEventListener("click", () => {
-      changeShare(button, "DELETE", { server: button.dataset.unshare, user: button.dataset.guest });
-    });
-    button.disabled = false;
-  }
-  for (const button of document.querySelectorAll("[data-stop]")) {
-    const text = button.textContent;
-    button.addEventListener("click", () => {
-      const what = button.getAttribute("aria-label");
-      if (!window.confirm(`${what}? Whoever works in it is cut off; what is not saved is lost.`)) return;
-      button.disabled = true;
-      button.textContent = "Stopping…";
-      const { stop: owner, name } = button.dataset;
-      const options = {
-        error: (...why) => {
-          Object.assign(button, { disabled: false, textContent: text });
-          utils.ajax_error_dialog(...why);
-        },
-      };
-      if (name) api.stop_named_server(owner, name, options);
-      else api.stop_server(owner, options);
-    });
-    button.disabled = false;
-  }
-  for (const button of document.querySelectorAll("[data-remove]")) {
-    button.addEventListener("click", () => {
-      button.disabled = true;
-      const { remove: owner, name } = button.dataset;
-      api.delete_named_server(owner, name, {
-        error: (...why) => {
-          button.disabled = false;
-          utils.ajax_error_dialog(...why);
-        },
-      });
-    });
-    button.disabled = false;
-  }
-  const add = document.getElementById("add-team-server");
-  if (add) {
-    const button = add.querySelector("button");
-    add.addEventListener("submit", (event) => {
-      event.preventDefault();
-      button.disabled = true;
-      const { team, name } = add.elements;
-      $.ajax(`${window.jhdata.base_url}spectrum/team-servers?_xsrf=${window.jhdata.xsrf_token}`, {
-        type: "POST",
-        contentType: "application/json",
-        data: JSON.stringify({ team: team.value, name: name.value }),
-        success: ({ url }) => {
-          window.location.href = url;
-        },
-        error: (...why) => {
-          button.disabled = false;
-          utils.ajax_error_dialog(...why);
-        },
-      });
-    });
-    button.disabled = false;
-  }
-  for (const button of document.querySelectorAll("[data-keep]")) {
-    const text = button.textContent;
-    button.addEventListener("click", () => {
-      button.disabled = true;
-      button.textContent = "Keeping…";
-      const url = `${window.jhdata.base_url}spectrum/keep?_xsrf=${window.jhdata.xsrf_token}`;
-      $.ajax(url, {
-        type: "POST",
-        contentType: "application/json",
-        data: JSON.stringify({ user: button.dataset.keep, server: button.dataset.name }),
-        success: () => {
-          button.parentElement.className = "alert alert-success spectrum-text spectrum-notice";
-          button.parentElement.textContent = "Kept: it ends only if nothing works in it for longer.";
-        },
-        error: (...why) => {
-          Object.assign(button, { disabled: false, textContent: text });
-          utils.ajax_error_dialog(...why);
-        },
-      });
-    });
-    button.disabled = false;
-  }
-  for (const button of document.querySelectorAll("[data-continue]")) {
-    const text = button.textContent;
-    button.addEventListener("click", () => {
-      button.disabled = true;
-      button.textContent = "Stopping…";
-      const url = `${window.jhdata.base_url}spectrum/continue?_xsrf=${window.jhdata.xsrf_token}`;
-      $.ajax(url, {
-        type: "POST",
-        contentType: "application/json",
-        data: JSON.stringify({ server: button.dataset.continue }),
-        success: () => window.location.reload(),
-        error: (...why) => {
-          Object.assign(button, { disabled: false, textContent: text });
-          utils.ajax_error_dialog(...why);
-        },
-      });
-    });
-    button.disabled = false;
-  }
-  for (const button of document.querySelectorAll("[data-again]")) {
-    const text = button.textContent;
-    button.addEventListener("click", () => {
-      button.disabled = true;
-      button.textContent = "Starting…";
-      const { base_url: base, user } = window.jhdata;
-      const { again, name } = button.dataset;
-      const options = {
-        data: JSON.stringify({ user_options: JSON.parse(again) }),
-        success: () => {
-          const place = [user, name].filter((part) => part).map(encodeURIComponent).join("/");
-          window.location.href = `${base}spawn-pending/${place}`;
-        },
-        error: (...why) => {
-          Object.assign(button, { disabled: false, textContent: text });
-          utils.ajax_error_dialog(...why);
-        },
-      };
-      if (name) api.start_named_server(user, name, options);
-      else api.start_server(user, options);
-    });
-    button.disabled = false;
-  }
-  const all = document.getElementById("release-all");
-  if (all) {
-    all.addEventListener("click", () => {
-      all.disabled = true;
-      all.textContent = "Stopping…";
-      for (const name of JSON.parse(all.dataset.servers)) {
-        if (name) api.stop_named_server(window.jhdata.user, name);
-        else api.stop_server(window.jhdata.user);
-      }
-    });
-    all.disabled = false;
-  }
+      error: begin(button, "Starting…"),
+    };
+    if (name) api.start_named_server(user, name, options);
+    else api.start_server(user, options);
+  });
+  // Of these the dialog and the page that is shown after it tell what failed.
+  onEach("#stop-default", (button) => {
+    begin(button, "Stopping…");
+    api.stop_server(window.jhdata.user);
+  });
+  onEach("#release-all", (button, { servers }) => {
+    begin(button, "Stopping…");
+    for (const name of JSON.parse(servers)) {
+      if (name) api.stop_named_server(window.jhdata.user, name);
+      else api.stop_server(window.jhdata.user);
+    }
+  });
   let stops = 0; // under way: the page is shown anew when the last one is answered
   $(document).on("ajaxSend", (_event, _xhr, settings) => {
     if (settings.type === "DELETE") stops += 1;

@@ -17,7 +17,7 @@ from spectrum_spawner.service.culling.prometheus import (
     PART,
     Pod,
     Prometheus,
-    PrometheusError,
+    ask_each,
     read_moment,
     read_parts,
     read_vector,
@@ -81,14 +81,8 @@ async def measure_memory(
         return await asyncio.to_thread(read_memory, body, metric)
 
     found: dict[Pod, list[Device]] = {}
-    problems: dict[str, str] = {}
-    answers = await asyncio.gather(*map(ask, asked.values()), return_exceptions=True)
-    for name, answer in zip(asked, answers, strict=True):
-        if isinstance(answer, PrometheusError):
-            problems[name] = str(answer)
-            continue
-        if isinstance(answer, BaseException):
-            raise answer
+    answers, problems = await ask_each(ask, asked)
+    for answer in answers.values():
         for pod, devices in answer.items():
             found.setdefault(pod, []).extend(devices)
     return found, problems

@@ -9,10 +9,10 @@ be, is none below a floor; how often series are measured is asked for as well.
 import asyncio
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from tornado.httpclient import AsyncHTTPClient, HTTPError, HTTPRequest
@@ -29,6 +29,7 @@ TIMEOUT = 10.0  # seconds that one query may take
 PART = "spectrum_part"  # the label that tells what a number of an answer is
 AT, NOW, COUNT, BELOW = "at", "now", "count", "below"
 
+T = TypeVar("T")
 Pod = tuple[str, str]  # namespace and name
 Labels = tuple[str | None, ...]  # the values of a metric's labels, in their order
 
@@ -179,6 +180,23 @@ class Prometheus:
             raise PrometheusError(str(error) or type(error).__name__) from error
 
 
+async def ask_each(
+    ask: Callable[[Metric], Awaitable[T]], metrics: Mapping[str, Metric]
+) -> tuple[dict[str, T], dict[str, str]]:
+    """What Prometheus says of these metrics, and of which it says nothing and why, by name."""
+    answers = await asyncio.gather(*map(ask, metrics.values()), return_exceptions=True)
+    found: dict[str, T] = {}
+    problems: dict[str, str] = {}
+    for name, answer in zip(metrics, answers, strict=True):
+        if isinstance(answer, PrometheusError):
+            problems[name] = str(answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found[name] = answer
+    return found, problems
+
+
 async def measure(
     prometheus: Prometheus,
     metrics: Mapping[str, Metric],
@@ -211,16 +229,10 @@ async def measure(
         # of ten thousand servers it takes a while
         return await asyncio.to_thread(read_answer, body, metric, floors=mine, step=step)
 
-    answers = await asyncio.gather(*map(ask, asked.values()), return_exceptions=True)
+    answers, problems = await ask_each(ask, asked)
     series: dict[Pod, list[Series]] = {}
-    problems: dict[str, str] = {}
     intervals: dict[str, timedelta] = {}
-    for name, answer in zip(asked, answers, strict=True):
-        if isinstance(answer, PrometheusError):
-            problems[name] = str(answer)
-            continue
-        if isinstance(answer, BaseException):
-            raise answer
+    for name, answer in answers.items():
         if answer.skipped:
             problems[name] = f"numbers that could not be read: {answer.skipped}"
         if answer.interval:

@@ -267,14 +267,20 @@ async def test_one_click_on_the_home_page_starts_again_what_somebody_else_ended(
 async def test_the_hub_asks_for_the_owner_alone(running: Running, hub: Hub) -> None:
     status, _ = await click_at_hub(hub, hub.make_token("bob"), "wide")
     assert status == 404
-    inside = f"http://127.0.0.1:{running.context.settings.port}/internal/continue"
+    inside = f"http://127.0.0.1:{running.context.settings.port}/internal"
+    nope = {"user": "alice", "server": "nope"}
     async with aiohttp.ClientSession() as session:
-        for token, body, status in (
-            ("controller-token", {}, 403),
-            (HUB_TOKEN, {"user": "alice"}, 400),
-            (HUB_TOKEN, {"user": "alice", "server": "nope"}, 404),
+        for path, token, body, status in (
+            ("continue", "controller-token", nope, 403),
+            ("continue", HUB_TOKEN, {"user": "alice"}, 400),
+            ("continue", HUB_TOKEN, {"user": "alice", "server": 7}, 400),
+            ("continue", HUB_TOKEN, {**nope, "by": "bob"}, 400),
+            ("continue", HUB_TOKEN, nope, 404),
+            ("keep", "controller-token", {**nope, "by": "bob"}, 403),
+            ("keep", HUB_TOKEN, nope, 400),
+            ("keep", HUB_TOKEN, {**nope, "by": "bob"}, 404),
         ):
             headers = {"Authorization": f"Bearer {token}"}
-            async with session.post(inside, json=body, headers=headers) as answer:
-                assert answer.status == status
+            async with session.post(f"{inside}/{path}", json=body, headers=headers) as answer:
+                assert answer.status == status, (path, body)
     assert await hub.is_ready("alice", "wide")
