@@ -1,7 +1,8 @@
 """Who may be in whose servers, kept in step with the groups of now.
 
 At once after each change of somebody's groups, of a team, or of a team's servers, when a server
-with guests starts, when a share ends, and now and then in any case.
+with guests starts, when a share ends, when the provider sends somebody away, and now and then in
+any case.
 """
 
 import asyncio
@@ -69,6 +70,10 @@ class Admittance:
         finally:
             watching.cancel()
             event.remove(self._session, "after_flush", self._on_flush)
+
+    def wake(self) -> None:
+        """Look soon: something changed that no database tells."""
+        self._changed.set()
 
     def _look(self) -> float:
         """Mend what is not as it should be; seconds until the next look, if nothing changes."""

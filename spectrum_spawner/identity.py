@@ -56,6 +56,7 @@ class Identity(Authenticator):
         """,
     )
 
+    _admittance: Admittance | None = None
     _admitting: asyncio.Task[None] | None = None
 
     @default("manage_groups")
@@ -97,6 +98,11 @@ class Identity(Authenticator):
         """Whether the provider has said of a user of the hub that they may not be here."""
         return False
 
+    def admit_anew(self) -> None:
+        """What `is_barred` says of somebody is other than it was."""
+        if self._admittance is not None:
+            self._admittance.wake()
+
     def add_user(self, user: Any) -> None:
         if not accounts.is_account(user.name):
             super().add_user(user)
@@ -107,7 +113,7 @@ class Identity(Authenticator):
         if self.hub_namespace:
             # at once, so that the first sign-in finds the teams known
             teams = self._find_views().teams
-            admittance = Admittance(
+            self._admittance = Admittance(
                 app.db,
                 teams,
                 find_user=lambda id: app.users[id],
@@ -115,7 +121,7 @@ class Identity(Authenticator):
                 trust=lambda clients: app.tornado_settings["oauth_no_confirm_list"].update(clients),
                 is_barred=self.is_barred,
             )
-            self._admitting = asyncio.get_running_loop().create_task(admittance.run())
+            self._admitting = asyncio.get_running_loop().create_task(self._admittance.run())
         return [*turns.ROUTES, *super().get_handlers(app)]
 
     def audit(self, **what: Any) -> None:

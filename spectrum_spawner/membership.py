@@ -1,7 +1,8 @@
-"""Memberships over time: each change is told, and people whose browser is closed are asked about.
+"""Memberships over time: each change is told, and people of whom it matters are asked about.
 
-JupyterHub refreshes a user when a request of theirs comes in. Somebody may leave a team while
-their server runs and no page of theirs is open, so the hub asks by itself as well.
+JupyterHub refreshes a user when a request of theirs comes in, and not often. Somebody may leave a
+team while their server runs and no page of theirs is open, or while they are in a server of the
+team's, so the hub asks by itself as well.
 """
 
 import asyncio
@@ -75,22 +76,29 @@ def _enumerate(groups: list[str]) -> str:
 
 
 async def refresh_for_ever(users: Callable[[], Iterable[Any]], asks: Asks, *, age: float) -> None:
-    """Ask about everybody who has an active server, every `age` seconds, until cancelled."""
+    """Ask about each of the `users` of then, every `age` seconds, until cancelled."""
     while True:
         await asyncio.sleep(age)
-        await refresh_all(users(), asks)
+        try:
+            await refresh_all(users(), asks)
+        except Exception:
+            _log.exception("nobody was asked about")
 
 
 async def refresh_all(users: Iterable[Any], asks: Asks) -> None:
-    """Ask about each of the users who has an active server, AT_ONCE at a time."""
+    """Ask about each of the users, AT_ONCE at a time."""
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def refresh_in_turn(user: Any) -> None:
         async with turns:
             await _refresh(user, asks)
 
-    active = [user for user in users if any(s.active for s in user.spawners.values())]
-    await asyncio.gather(*map(refresh_in_turn, active))
+    await asyncio.gather(*map(refresh_in_turn, users))
+
+
+def list_running(users: Iterable[Any]) -> list[Any]:
+    """Those of the users who have an active server."""
+    return [user for user in users if any(s.active for s in user.spawners.values())]
 
 
 async def _refresh(user: Any, asks: Asks) -> None:

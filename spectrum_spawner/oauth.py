@@ -19,6 +19,7 @@ from tornado.httpclient import HTTPClientError
 from traitlets import Integer, Unicode, default, validate
 
 from spectrum_spawner import accounts, actor, claims, membership, names, tokens
+from spectrum_spawner.access import list_visitors
 from spectrum_spawner.claims import Doubt
 from spectrum_spawner.identity import Identity, ask_for_sign_in
 from spectrum_spawner.tokens import TOKEN_REFUSED, Expired, Model
@@ -64,6 +65,15 @@ class ProviderIdentity(Identity, OAuthenticator):
         """,
     )
 
+    visitors_refresh_age = Integer(
+        15,
+        config=True,
+        help="""
+        Seconds after which groups are asked for again of people who are in a server of another's
+        or of a team's: whoever leaves the team is out of it within half a minute by the default.
+        """,
+    )
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         # Why somebody must not start a server until the provider says otherwise.
@@ -73,7 +83,7 @@ class ProviderIdentity(Identity, OAuthenticator):
         # A refresh token may be good for one use, so that two refreshes must not meet.
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._asked_at: dict[str, float] = {}
-        self._refresher: asyncio.Task[None] | None = None
+        self._refreshers: list[asyncio.Task[None]] = []
 
     @default("enable_auth_state")
     def _default_enable_auth_state(self) -> bool:
@@ -93,11 +103,16 @@ class ProviderIdentity(Identity, OAuthenticator):
 
     def get_handlers(self, app: Any) -> list[tuple[Any, ...]]:
         """As JupyterHub starts: from now on ask about people whose browser is closed, too."""
-        self._refresher = asyncio.get_running_loop().create_task(
-            membership.refresh_for_ever(
-                lambda: list(app.users.values()), self, age=self.auth_refresh_age
-            )
+        rounds = (
+            (self.auth_refresh_age, lambda: membership.list_running(list(app.users.values()))),
+            (self.visitors_refresh_age, lambda: [app.users[id] for id in list_visitors(app.db)]),
         )
+        self._refreshers = [
+            asyncio.get_running_loop().create_task(
+                membership.refresh_for_ever(users, self, age=age)
+            )
+            for age, users in rounds
+        ]
         return super().get_handlers(app)
 
     def delete_user(self, user: Any) -> None:
@@ -167,7 +182,7 @@ class ProviderIdentity(Identity, OAuthenticator):
         name, subject = model["name"], model["user_info"][SUBJECT]
         self._check_subject(name, handler.find_user(name), subject)
         self._claimed[name] = subject
-        self._barred.pop(name, None)
+        self._note_barred(name, "")
         return model
 
     def check_blocked_users(self, username: str, authentication: Any = None) -> bool:
@@ -288,7 +303,7 @@ class ProviderIdentity(Identity, OAuthenticator):
         if model["groups"] is not None and not await self._is_allowed(user.name, model):
             await membership.apply(user, model)
             return self._bar(user, handler, self.custom_403_message)
-        self._barred.pop(user.name, None)
+        self._note_barred(user.name, "")
         await self.offer_teams(model["groups"] or [])
         return model
 
@@ -297,6 +312,14 @@ class ProviderIdentity(Identity, OAuthenticator):
             return self.allow_all or await super().check_allowed(name, model)
         except web.HTTPError:
             return False
+
+    def _note_barred(self, name: str, why: str) -> None:
+        """From now on somebody may not be here, "" for may."""
+        before = self._barred.pop(name, "")
+        if why:
+            self._barred[name] = why
+        if bool(why) != bool(before):
+            self.admit_anew()
 
     def _end_admin(self, user: Any) -> None:
         """Let nobody stay an administrator for whom the provider speaks no more.
@@ -309,7 +332,7 @@ class ProviderIdentity(Identity, OAuthenticator):
             self.audit(action="membership", user=user.name, reason=why)
 
     def _bar(self, user: Any, handler: Any, why: str) -> bool:
-        self._barred[user.name] = why
+        self._note_barred(user.name, why)
         return ask_for_sign_in(handler) if _can_sign_in(user, handler) else True
 
 

@@ -15,7 +15,7 @@ from oauthenticator.oauth2 import OAuthenticator
 from traitlets.config import Config, PyFileConfigLoader
 
 import spectrum_spawner
-from spectrum_spawner import keep_page, share_page, storage_page, team_page
+from spectrum_spawner import hub_pages
 from spectrum_spawner.identity import Identity, TableAuthenticator
 from spectrum_spawner.oauth import ProviderIdentity
 from spectrum_spawner.providers import PROVIDERS
@@ -107,6 +107,7 @@ def make_oauth_values(**oauth: Any) -> dict[str, Any]:
         "method": "oauth",
         "contact": "your cluster administrators",
         "refreshAge": 300,
+        "visitorsRefreshAge": 15,
         "groupsMaxAge": 3600,
         "oauth": {**OAUTH, **oauth},
     }
@@ -167,12 +168,7 @@ def test_the_whole_configuration_follows_from_values_and_secrets(hub: Hub) -> No
                 }
             },
             "db_url": "sqlite:////srv/jupyterhub/jupyterhub.sqlite",
-            "extra_handlers": [
-                *storage_page.ROUTES,
-                *keep_page.ROUTES,
-                *share_page.ROUTES,
-                *team_page.ROUTES,
-            ],
+            "extra_handlers": hub_pages.SETTINGS["extra_handlers"],
             "hub_bind_url": "http://0.0.0.0:8081",
             "hub_connect_url": "http://hub.spectrum:8081",
             "load_roles": [
@@ -184,7 +180,7 @@ def test_the_whole_configuration_follows_from_values_and_secrets(hub: Hub) -> No
                     "name": "server",
                     "scopes": [
                         "users:activity!user",
-                        "access:servers!server",
+                        "read:servers!server",
                         "access:services!service=spectrum",
                     ],
                 },
@@ -220,6 +216,7 @@ def test_the_whole_configuration_follows_from_values_and_secrets(hub: Hub) -> No
             ],
             "spawner_class": "spectrum_spawner.spawner.SpectrumSpawner",
             "template_paths": [str(Path(spectrum_spawner.__file__).parent / "templates")],
+            "template_vars": hub_pages.SETTINGS["template_vars"],
             "upgrade_db": True,
         },
         "Authenticator": {"auth_refresh_age": 300},
@@ -289,7 +286,7 @@ def test_sign_in_by_a_provider_follows_from_the_values(hub: Hub) -> None:
             "token_url": "https://idp.acme.test/token",
             "userdata_url": "https://idp.acme.test/userinfo",
         },
-        "ProviderIdentity": {"groups_max_age": 3600},
+        "ProviderIdentity": {"groups_max_age": 3600, "visitors_refresh_age": 15},
     }
 
 

@@ -97,6 +97,10 @@ WRONG_ELSEWHERE = [
     ({"auth": {"method": "ldap"}}, "at '/auth/method': value must be one of 'shared-password'"),
     ({"auth": {"refreshAge": 0}}, "at '/auth/refreshAge': minimum: got 0, want 1"),
     ({"auth": {"refreshAge": 86401}}, "at '/auth/refreshAge': maximum: got 86,401, want 86,400"),
+    (
+        {"auth": {"visitorsRefreshAge": 0}},
+        "at '/auth/visitorsRefreshAge': minimum: got 0, want 1",
+    ),
     ({"auth": {"groupsMaxAge": 10**9}}, "at '/auth/groupsMaxAge': maximum: got"),
     ({"auth": {"groupsMaxAge": "1h"}}, "at '/auth/groupsMaxAge': got string, want integer"),
     ({"service": {"replicas": 2}}, "additional properties 'replicas' not allowed"),

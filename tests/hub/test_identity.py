@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 import pytest_asyncio
 
-from spectrum_spawner import names
+from spectrum_spawner import accounts, names
 from spectrum_spawner.identity import TableAuthenticator
 from spectrum_spawner.oauth import TOLD_AT
 from spectrum_spawner.views import Views
@@ -40,6 +40,22 @@ async def hub(
     setup = make_spectrum(hub_namespace)
     del setup.config.JupyterHub["load_groups"]
     setup.config.merge(provider.make_config())
+    return await start_hub(setup)
+
+
+@pytest_asyncio.fixture
+async def visited_hub(
+    start_hub: Callable[..., Awaitable[Hub]], provider: Provider, flight: Team, hub_namespace: str
+) -> Hub:
+    """A hub that asks about visitors each second, and about others each five minutes."""
+    set_crypt_key("v")
+    setup = make_spectrum(hub_namespace)
+    del setup.config.JupyterHub["load_groups"]
+    setup.config.merge(
+        provider.make_config(
+            hub_namespace=hub_namespace, auth_refresh_age=300, visitors_refresh_age=1
+        )
+    )
     return await start_hub(setup)
 
 
@@ -91,6 +107,36 @@ async def test_who_is_removed_from_a_group_starts_nothing_there_and_loses_nothin
     assert (await hub.start_server("alice", OPS, "three")).status == 201
     assert await hub.is_ready("alice")
     assert await cluster.find(flight.find_pod("alice"))
+
+
+@pytest.mark.parametrize("how", ["leaves the team", "is sent away"])
+async def test_whoever_is_in_a_teams_server_is_asked_about_and_out_without_a_request_of_theirs(
+    visited_hub: Hub, provider: Provider, how: str
+) -> None:
+    hub, account = visited_hub, accounts.account_of("flight")
+    for sub in ("alice", "bob"):
+        provider.tell(sub, groups=["flight"])
+        async with Browser(find_url(hub)) as browser:
+            assert (await browser.sign_in(sub)).status == 200
+    assert (await hub.start_server(account)).status == 201
+    server = hub.find_spawner(account).orm_spawner
+
+    def is_in(*names: str) -> Callable[[], bool]:
+        return lambda: sorted(share.user.name for share in server.shares) == sorted(names)
+
+    await wait_until(is_in("alice", "bob"), within=10, what="the members")
+    # what her browser gets for the visit, and the server asks the hub with
+    visit = hub.app.users["alice"].new_api_token(
+        client_id=server.oauth_client.identifier, scopes=server.oauth_client.allowed_scopes
+    )
+    assert (await hub.call("GET", "/user", token=visit)).status == 200
+    for sub in ("alice", "bob"):
+        if how == "leaves the team":
+            provider.tell(sub, groups=["choir"])
+        else:
+            provider.revoke(sub)
+    # of bob, who is not there, the provider is asked later
+    await wait_until(is_in("bob"), within=10, what="the end of her rights")
 
 
 async def test_no_start_while_nobody_knows_the_groups_and_nothing_is_written_for_it(

@@ -70,7 +70,7 @@ the shipped values have the key.
 {{- define "spectrum.hubValues" -}}
 {{- $auth := pick .Values.auth "method" "contact" "refreshAge" }}
 {{- if eq .Values.auth.method "oauth" }}
-{{- $_ := set $auth "groupsMaxAge" .Values.auth.groupsMaxAge }}
+{{- $auth = merge $auth (pick .Values.auth "visitorsRefreshAge" "groupsMaxAge") }}
 {{- $_ := set $auth "oauth" (omit .Values.auth.oauth "clientSecret") }}
 {{- else }}
 {{- $auth = merge $auth (pick .Values.auth "acceptSharedPassword" "admins" "users") }}
