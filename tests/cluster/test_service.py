@@ -16,7 +16,7 @@ from tests.cluster.waiting import wait_until
 from tests.conftest import InstalledRelease
 
 GPU = "nvidia.com/gpu"
-# What a server can do with its own token: ask by GET and by DELETE.
+# What a server can do with its own token: ask by GET and by DELETE; and be entered with it.
 FROM_A_SERVER = """
 import json, os, urllib.error, urllib.request
 def ask(method, path):
@@ -30,7 +30,17 @@ def ask(method, path):
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
-print(json.dumps([ask("GET", "servers"), ask("DELETE", "servers/bob/"), ask("GET", "teams")]))
+def enter():
+    request = urllib.request.Request(
+        "http://127.0.0.1:8888" + os.environ["JUPYTERHUB_SERVICE_PREFIX"] + "api/contents",
+        headers={"Authorization": "token " + os.environ["JUPYTERHUB_API_TOKEN"]},
+    )
+    try:
+        return urllib.request.urlopen(request, timeout=20).status
+    except urllib.error.HTTPError as error:
+        return error.code
+asked = [ask("GET", "servers"), ask("DELETE", "servers/bob/"), ask("GET", "teams")]
+print(json.dumps([*asked, enter()]))
 """
 
 
@@ -126,9 +136,10 @@ def test_a_servers_own_token_reads_about_that_server_and_does_nothing(
     alice.start(OPS_CPU)
     lead.start(OPS_CPU)
     code = FROM_A_SERVER.replace("{NAMESPACE}", release.namespace)
-    servers, stopped, teams = json.loads(alice.run("ops", "python3", "-c", code))
+    servers, stopped, teams, entered = json.loads(alice.run("ops", "python3", "-c", code))
     assert [row["user"] for row in servers[1]["servers"]] == ["alice"]
     assert stopped[0] == 403
+    assert entered == 403
     # She is in flight as well; her server is not.
     assert [team["name"] for team in teams[1]["teams"]] == ["ops"]
     assert lead.read()["ready"]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from jupyterhub.services.auth import check_scopes
 from traitlets.config import Config
 
 from tests.hub.hub import TEST_ROLE, TEST_SERVICE, Hub
@@ -45,13 +46,19 @@ async def test_it_says_whose_it_is_and_reaches_the_service_without_acting_there(
     answer = await hub.call("GET", "/user", token=token)
     assert (answer.status, answer.body["name"]) == (200, "alice")
     assert set(answer.body["scopes"]) == {
-        "access:servers!server=alice/",
+        "read:servers!server=alice/",
         "access:services!service=spectrum",
         "read:users:groups!user=alice",
         "read:users:name!user=alice",
         "users:activity!user=alice",
         "read:users:activity!user=alice",
     }
+
+
+async def test_whoever_kept_it_gets_into_no_server_with_it(hub: Hub, token: str) -> None:
+    held = set((await hub.call("GET", "/user", token=token)).body["scopes"])
+    for user in ("alice", "bob"):
+        assert not check_scopes(set(hub.find_spawner(user).oauth_access_scopes), held)
 
 
 async def test_it_tells_the_activity_of_its_own_server(hub: Hub, token: str) -> None:
