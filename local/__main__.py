@@ -69,7 +69,7 @@ def make_parser() -> argparse.ArgumentParser:
     test.add_argument(
         "--long",
         action="store_true",
-        help="long outages, Keycloak, benches and the cluster's life as well",
+        help="images for GPUs, long outages, Keycloak, benches and the cluster's life as well",
     )
     return parser
 

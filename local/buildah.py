@@ -46,7 +46,7 @@ class Buildah:
         stored: str,
         needs: Mapping[str, str] | None = None,
     ) -> None:
-        """Build the Dockerfile into the image `stored`; `needs` are stored images by its arguments.
+        """Build the Dockerfile into the image `stored`; `needs` are its arguments, by name.
 
         Only what this machine needs to reach its package registries is mounted in addition.
         """
@@ -65,6 +65,18 @@ class Buildah:
         target = f"docker-archive:{archive}:{reference}"
         self.run(title, [*self._command, "push", "--quiet", stored, target])
         return archive
+
+    def run_inside(self, stored: str, *words: str) -> str:
+        """Run a command in a container of the image and return what it printed."""
+        container = self._read("from", "--pull-never", stored).strip()
+        try:
+            return self._read("run", "--isolation", "chroot", container, "--", *words)
+        finally:
+            self._succeeds("rm", container)
+
+    def forget(self, stored: str) -> None:
+        """Remove an image with the layers that only it has."""
+        self._succeeds("rmi", stored)
 
     def forget_all_but(self, stored: set[str]) -> None:
         """Remove every other named image with the layers that only it has."""

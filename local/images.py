@@ -109,6 +109,11 @@ def build_all(cache: Path, log: Callable[[str], None]) -> dict[str, Path]:
     return {image.reference: archive for image, archive in archives.items()}
 
 
+def ensure_stored(name: str, buildah: Buildah) -> str:
+    """Return the name in the layer storage of one of our images, built if it is not there."""
+    return _ensure(name, buildah, make_keys(CHECKOUT))
+
+
 def make_keys(checkout: Path) -> dict[str, str]:
     """Hash what goes into each base and image: its sources and the keys of what it needs."""
     keys = {release: _hash_debian(release) for release in DEBIANS}

@@ -48,6 +48,8 @@ PARTS = {
     # Stops processes of Ceph and starts them again, under the demo as well.
     "storage": Part("tests/storage/test_*.py", needs_release=True),
     "browser": Part("tests/browser", needs_release=True),
+    # Fetches gigabytes of CUDA.
+    "cuda": Part("tests/images/cuda", is_long=True),
     "outages": Part("tests/storage/outages", needs_release=True, is_long=True),
     "keycloak": Part("tests/keycloak", is_long=True),
     "bench": Part("tests/bench/*.py", is_long=True),
@@ -169,7 +171,7 @@ def _prepare(name: str, progress: Progress) -> None:
         ensure_binaries(progress)
     if name == "keycloak":
         ensure_keycloak(progress)
-    if name in ("images", "keycloak", "life"):
+    if name in ("images", "cuda", "keycloak", "life"):
         check_machine()
         ensure_packages("debian", progress)
         build_all(find_cache(), progress.say)

@@ -390,7 +390,7 @@ def test_an_unknown_part_is_refused_in_one_line():
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
         "local/test: no part units; there are unit, chart, hub, faults, service, images, cluster, "
-        "storage, browser, outages, keycloak, bench, life\n"
+        "storage, browser, cuda, outages, keycloak, bench, life\n"
     )
 
 
@@ -640,7 +640,14 @@ def test_parts_run_the_cheapest_first_and_long_ones_only_when_asked_for():
     short = ["unit", "chart", "hub", "faults", "service", "images"]
     every_day = [*short, "cluster", "storage", "browser"]
     assert choose_parts([], long=False) == every_day
-    assert choose_parts([], long=True) == [*every_day, "outages", "keycloak", "bench", "life"]
+    assert choose_parts([], long=True) == [
+        *every_day,
+        "cuda",
+        "outages",
+        "keycloak",
+        "bench",
+        "life",
+    ]
     assert choose_parts(["bench", "unit"], long=False) == ["unit", "bench"]
 
 
