@@ -34,7 +34,7 @@ from spectrum_spawner.service.troubles import Found, Troubles
 BATCH = 10  # times the stops that are under way at most: as many are looked at once more together
 # Seconds between two stops that the hub is asked for: each keeps it busy for about as long, and ten
 # that come together would let nobody else in for a quarter of a second.
-STAGGER = 0.03
+STAGGER = 0.025
 KEPT = "It is not stopped after all: somebody used it at the last moment."
 LEDGER_AWAY = "The ledger does not answer, so nothing is stopped."
 HUB_AWAY = "The hub does not answer, so nothing is stopped."
