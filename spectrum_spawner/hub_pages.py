@@ -9,10 +9,11 @@ from spectrum_spawner import keep_page, people_page, share_page, storage_page, t
 
 def say_whose(visitor: Any, spawner: Any) -> str:
     """Whose server it is, as part of a sentence to somebody who is signed in."""
-    if spawner.team_name:
-        return f"the server of team {spawner.team_title}"
+    server = f"server “{spawner.name}”" if spawner.name else "server"
     owner = spawner.user.name
-    return "your server" if visitor and visitor.name == owner else f"the server of {owner}"
+    if not spawner.team_name and visitor and visitor.name == owner:
+        return f"your {server}"
+    return f"the {server} of {f'team {spawner.team_title}' if spawner.team_name else owner}"
 
 
 # Traits of JupyterHub. On pages of somebody's server `user` is its owner: `visitor` is who reads.

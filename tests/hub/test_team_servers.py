@@ -86,11 +86,14 @@ async def test_whoever_opens_it_is_asked_nothing(hub: Hub, alice: str) -> None:
         assert (await pages.find_redirect(f"/api/oauth2/authorize?{query}")).startswith(f"{back}?")
 
 
-async def test_its_pages_speak_of_the_team_and_of_no_account(hub: Hub) -> None:
+async def test_its_pages_speak_of_the_team_and_of_no_account(hub: Hub, alice: str) -> None:
     await wait_until(is_in(hub, "alice"), within=10)
     async with hub.sign_in("alice", USER_PASSWORD) as pages:
         page = await pages.read(f"/user/{quote(ACCOUNT)}/")
+        assert await add(hub, alice, {"team": "flight", "name": "evaluation"}) == 200
+        named = await pages.read(f"/user/{quote(ACCOUNT)}/evaluation/")
     assert "The server of team flight is not running" in page
+    assert "The server “evaluation” of team flight is not running" in named
     assert f">{ACCOUNT}<" not in page
 
 
