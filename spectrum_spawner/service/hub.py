@@ -8,7 +8,7 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from spectrum_spawner.service.servers import Person
+from spectrum_spawner.service.servers import Person, Server
 
 PAGE = 200  # users a request, for which the hub does nothing else
 TIMEOUT = 10.0  # seconds that one request may take
@@ -72,6 +72,12 @@ class Hub:
         if name in unreadable:
             raise HubError(unreadable[name])
         return found.get(name)
+
+    async def find_server(self, user: str, name: str) -> Server | None:
+        """A server that is active, by its owner and name; raises HubError."""
+        person = await self.find_person(user)
+        servers = person.servers if person else ()
+        return next((server for server in servers if server.name == name), None)
 
     async def is_shared(self, user: str, server: str) -> bool:
         """Whether others may be in a server; raises HubError."""

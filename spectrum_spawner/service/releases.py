@@ -142,9 +142,8 @@ async def _end_all(
 async def _is_still_there(context: Context, server: Server) -> bool:
     """Whether it is that very run; if nobody knows it is not ended, and that is written down."""
     try:
-        person = await context.hub.find_person(server.user)
+        now = await context.hub.find_server(server.user, server.name)
     except HubError as error:
         await tell_failure(context, server, f"The hub did not stop it: {error}.")
         return False
-    runs = {(each.name, each.team, each.started) for each in person.servers} if person else set()
-    return (server.name, server.team, server.started) in runs
+    return now is not None and (now.team, now.started) == (server.team, server.started)

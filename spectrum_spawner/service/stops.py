@@ -52,11 +52,9 @@ async def find_mine(
     `verb` is what is to be done to it, as part of a sentence. Raises Problem.
     """
     try:
-        person = await context.hub.find_person(user)
+        found = await context.hub.find_server(user, server)
     except HubError as error:
         raise _hub_away(error) from error
-    servers = person.servers if person else ()
-    found = next((each for each in servers if each.name == server), None)
     return check_mine(viewer, found, verb=verb)
 
 
