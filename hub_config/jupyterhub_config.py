@@ -92,6 +92,7 @@ PLACEHOLDER = re.compile(
 )
 
 ACT = "custom:spectrum:act"  # a server's own token lacks it
+REPORT = "custom:spectrum:report"  # for one server, its own token has it alone
 
 
 def main() -> None:
@@ -238,13 +239,14 @@ def make_service(namespace: str, token: str) -> dict[str, Any]:
             }
         ],
         "JupyterHub.custom_scopes": {
-            ACT: {"description": "Ask for, decide and stop things in Spectrum for oneself."}
+            ACT: {"description": "Ask for, decide and stop things in Spectrum for oneself."},
+            REPORT: {"description": "Tell Spectrum about one's own servers, as they do."},
         },
         "JupyterHub.load_roles": [
-            {"name": "user", "scopes": ["self", access, ACT]},
+            {"name": "user", "scopes": ["self", access, ACT, f"{REPORT}!user"]},
             # A server's own token is known to whoever is in it, who may leave the team: it opens no
             # server. JupyterHub's default lets it into the server itself.
-            {"name": "server", "scopes": ["users:activity!user", "read:servers!server", access]},
+            {"name": "server", "scopes": ["users:activity!user", f"{REPORT}!server", access]},
             {
                 "name": "spectrum-service",
                 "services": ["spectrum"],

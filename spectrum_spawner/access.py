@@ -7,6 +7,7 @@ from jupyterhub import orm
 from sqlalchemy.orm import Session
 
 LATELY = timedelta(minutes=2)  # four times as often JupyterHub notes that a token was used
+BY_HAND = "jupyterhub"  # JupyterHub's client of tokens that are for no visit
 
 
 def make_share(
@@ -28,17 +29,27 @@ def make_share(
 
 
 def list_visitors(session: Session) -> list[int]:
-    """Ids of users whose browser was in a server of another's, or of a team's, lately.
+    """Ids of users who are let into a server of another's, or of a team's, and were there lately.
 
-    A server asks the hub every few seconds who that is, by the token that it got for the visit.
+    A server asks the hub every few seconds who somebody is: by the token that it got for a
+    browser's visit, or by one of their own, of which nobody knows where else it was used.
     """
-    found = (
-        session.query(orm.APIToken.user_id)
-        .join(orm.Spawner, orm.Spawner.oauth_client_id == orm.APIToken.client_id)
+    recent = as_stored(datetime.now(UTC) - LATELY)
+    used = session.query(orm.APIToken).filter(orm.APIToken.last_activity > recent)
+    visits = (
+        used.join(orm.Spawner, orm.Spawner.oauth_client_id == orm.APIToken.client_id)
         .filter(orm.APIToken.user_id != orm.Spawner.user_id)
-        .filter(orm.APIToken.last_activity > as_stored(datetime.now(UTC) - LATELY))
+        .with_entities(orm.APIToken.user_id)
     )
-    return [id for (id,) in found.distinct()]
+    guests = session.query(orm.Share.user_id).filter(orm.Share.user_id.is_not(None))
+    theirs = used.filter(orm.APIToken.client_id == BY_HAND, orm.APIToken.user_id.in_(guests))
+    opening = {token.user_id for token in theirs if any(map(_opens, token.scopes))}
+    return sorted({id for (id,) in visits.distinct()} | opening)
+
+
+def _opens(scope: str) -> bool:
+    """Whether a token with that scope may be let into servers; a server's own is not."""
+    return scope.startswith(("access:servers", "inherit"))
 
 
 def as_stored(moment: datetime | None) -> datetime | None:

@@ -33,7 +33,7 @@ class Admittance:
 
     `find_user` gives JupyterHub's user by its id in the database, as `app.users` does; `trust` has
     it ask nobody whether these OAuth clients may know who somebody is. Whoever `is_barred` from
-    the hub, by name, is in no team's server.
+    the hub, by name, is in no team's server, and nobody's guest.
     """
 
     def __init__(
@@ -83,7 +83,8 @@ class Admittance:
             ensure_accounts(self._session, self._find_user, teams)
             admit_members(self._session, teams, self._is_barred)
             self._trust(list_clients(self._session))
-            sharing.drop_lapsed(self._session, {team.name: team for team in teams})
+            by_name = {team.name: team for team in teams}
+            sharing.drop_lapsed(self._session, by_name, self._is_barred)
             left = sharing.find_next_end(self._session)
             return SWEEP if left is None else min(SWEEP, left + 0.1)
         except Exception:

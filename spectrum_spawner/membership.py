@@ -18,7 +18,7 @@ from sqlalchemy import event, inspect
 from sqlalchemy.orm import Session
 
 MOST_SAID = 10  # groups that a sentence enumerates
-AT_ONCE = 4  # people who are asked about at the same time
+AT_ONCE = 8  # people who are asked about at the same time
 MOST_NAMED = 3000  # characters of JSON for the groups that somebody joined, and for those left
 
 _log = logging.getLogger("spectrum.membership")
@@ -76,13 +76,20 @@ def _enumerate(groups: list[str]) -> str:
 
 
 async def refresh_for_ever(users: Callable[[], Iterable[Any]], asks: Asks, *, age: float) -> None:
-    """Ask about each of the `users` of then, every `age` seconds, until cancelled."""
+    """Ask about each of the `users` of then, every `age` seconds, until cancelled.
+
+    A round that takes longer is followed at once by the next.
+    """
+    clock = asyncio.get_running_loop()
+    took = 0.0
     while True:
-        await asyncio.sleep(age)
+        await asyncio.sleep(max(0.0, age - took))
+        begun = clock.time()
         try:
             await refresh_all(users(), asks)
         except Exception:
             _log.exception("nobody was asked about")
+        took = clock.time() - begun
 
 
 async def refresh_all(users: Iterable[Any], asks: Asks) -> None:

@@ -29,7 +29,7 @@ class People(APIHandler):
     @needs_scope("read:users:groups")
     @needs_scope("read:servers")
     def get(self) -> None:
-        limit = min(self._read_number("limit", MOST), MOST)
+        limit = min(self._read_number("limit", MOST, least=1), MOST)
         found = (
             self.db.query(orm.Spawner.user_id)
             .filter(orm.Spawner.server_id.is_not(None))
@@ -52,10 +52,10 @@ class People(APIHandler):
         found = self.db.query(orm.User.id).filter(orm.User.name.in_(names))
         self.finish({"people": self._list_models([id for (id,) in found])})
 
-    def _read_number(self, name: str, default: int) -> int:
+    def _read_number(self, name: str, default: int, *, least: int = 0) -> int:
         text = self.get_query_argument(name, str(default))
-        if not (text.isascii() and text.isdigit() and 0 < len(text) < 19):
-            raise web.HTTPError(400, "%s must be a number.", name)
+        if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) >= least):
+            raise web.HTTPError(400, "%s must be a number from %d on.", name, least)
         return int(text)
 
     def _list_models(self, ids: Sequence[int]) -> list[dict[str, Any]]:
@@ -68,20 +68,22 @@ class People(APIHandler):
         groups = self.db.query(orm.User.id, orm.Group.name).join(orm.Group.users)
         for id, group in groups.filter(orm.User.id.in_(ids)):
             models[id]["groups"].append(group)
-        servers = (
-            self.db.query(orm.Spawner)
-            .filter(orm.Spawner.user_id.in_(ids), orm.Spawner.server_id.is_not(None))
-            .order_by(orm.Spawner.name)
-        )
-        for server in servers:
-            models[server.user_id]["servers"][server.name] = {
-                "name": server.name,
-                "user_options": server.user_options,
-                "started": isoformat(server.started),
-                "last_activity": isoformat(server.last_activity),
-                "pending": self.users[server.user_id].spawners[server.name].pending,
-            }
+        for id, model in models.items():
+            # a start that has just begun is in no database yet
+            active = {s.name: s for s in self.users[id].spawners.values() if s.active}
+            model["servers"] = {name: _make_model(active[name]) for name in sorted(active)}
         return list(models.values())
+
+
+def _make_model(spawner: Any) -> dict[str, Any]:
+    server = spawner.orm_spawner
+    return {
+        "name": server.name,
+        "user_options": server.user_options,
+        "started": isoformat(server.started),
+        "last_activity": isoformat(server.last_activity),
+        "pending": spawner.pending,
+    }
 
 
 # below the hub's own prefix

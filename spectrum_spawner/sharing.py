@@ -5,7 +5,7 @@ which the server runs, and an end. JupyterHub's shares are the state: there is n
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from jupyterhub import orm
@@ -85,18 +85,25 @@ def _list_timed(shares: Iterable[orm.Share]) -> list[tuple[orm.Share, datetime]]
     ]
 
 
-def drop_lapsed(session: Session, teams: Mapping[str, Team]) -> None:
-    """End what is over, and what was for somebody who left the server's team.
+def drop_lapsed(
+    session: Session, teams: Mapping[str, Team], is_barred: Callable[[str], bool]
+) -> None:
+    """End what is over, and what was for somebody who left the server's team or `is_barred` from
+    the hub, by name.
 
     Of a team that is not among `teams` nothing is known, so that nobody has left it.
     """
     orm.Share.purge_expired(session)
     for share in session.query(orm.Share).filter(orm.Share.expires_at.is_not(None)).all():
+        if accounts.is_account(share.owner.name) or share.user is None:
+            continue
         name = (share.spawner.user_options or {}).get("team")  # whatever its owner sent
         team = teams.get(name) if isinstance(name, str) else None
-        if accounts.is_account(share.owner.name) or share.user is None or team is None:
-            continue
-        if not teams_of(share.user.name, [group.name for group in share.user.groups], [team]):
+        is_out = is_barred(share.user.name)
+        if team is not None and not is_out:
+            groups = [group.name for group in share.user.groups]
+            is_out = not teams_of(share.user.name, groups, [team])
+        if is_out:
             _log.info("%s may no longer be in a server of %s", share.user.name, share.owner.name)
             session.delete(share)
     session.commit()

@@ -165,7 +165,10 @@ def test_the_whole_configuration_follows_from_values_and_secrets(hub: Hub) -> No
             "custom_scopes": {
                 "custom:spectrum:act": {
                     "description": "Ask for, decide and stop things in Spectrum for oneself."
-                }
+                },
+                "custom:spectrum:report": {
+                    "description": "Tell Spectrum about one's own servers, as they do."
+                },
             },
             "db_url": "sqlite:////srv/jupyterhub/jupyterhub.sqlite",
             "extra_handlers": hub_pages.SETTINGS["extra_handlers"],
@@ -174,13 +177,18 @@ def test_the_whole_configuration_follows_from_values_and_secrets(hub: Hub) -> No
             "load_roles": [
                 {
                     "name": "user",
-                    "scopes": ["self", "access:services!service=spectrum", "custom:spectrum:act"],
+                    "scopes": [
+                        "self",
+                        "access:services!service=spectrum",
+                        "custom:spectrum:act",
+                        "custom:spectrum:report!user",
+                    ],
                 },
                 {
                     "name": "server",
                     "scopes": [
                         "users:activity!user",
-                        "read:servers!server",
+                        "custom:spectrum:report!server",
                         "access:services!service=spectrum",
                     ],
                 },

@@ -72,7 +72,7 @@ def test_ones_own_server_can_be_stopped_after_leaving_the_team() -> None:
 
 
 def test_a_servers_own_token_reads_that_server_and_its_team_only() -> None:
-    viewer = view("alice", "ops", "flight", scopes=["read:servers!server=alice/gpu"])
+    viewer = view("alice", "ops", "flight", scopes=["custom:spectrum:report!server=alice/gpu"])
     assert viewer == Viewer(name="alice", teams=frozenset({"ops"}), server=("alice", "gpu"))
     assert may_see_team(viewer, "ops")
     assert not may_see_team(viewer, "flight")
@@ -84,7 +84,7 @@ def test_a_servers_own_token_reads_that_server_and_its_team_only() -> None:
 
 
 def test_a_servers_own_token_keeps_and_releases_that_server_alone() -> None:
-    viewer = view("alice", "ops", "flight", scopes=["read:servers!server=alice/gpu"])
+    viewer = view("alice", "ops", "flight", scopes=["custom:spectrum:report!server=alice/gpu"])
     assert may_keep_or_release(viewer, IN_OPS)
     assert not may_keep_or_release(viewer, IN_FLIGHT)
     bob = view("bob", "ops", "flight")
@@ -100,16 +100,16 @@ def test_policies_are_tried_by_who_answers_for_servers() -> None:
     assert may_try_policy(lead, "ops")
     assert not may_try_policy(lead, "flight")
     assert not may_try_policy(view("alice", "ops"))
-    server = view("alice", "chiefs", scopes=["read:servers!server=alice/gpu"])
+    server = view("alice", "chiefs", scopes=["custom:spectrum:report!server=alice/gpu"])
     assert not may_try_policy(server)
 
 
 def test_a_servers_own_token_sees_no_team_that_its_owner_left() -> None:
-    assert view("alice", scopes=["read:servers!server=alice/gpu"]).teams == frozenset()
+    assert view("alice", scopes=["custom:spectrum:report!server=alice/gpu"]).teams == frozenset()
 
 
 def test_an_administrators_server_has_no_rights_of_an_administrator() -> None:
-    viewer = view("alice", "ops", scopes=["read:servers!server=alice/"], admin=True)
+    viewer = view("alice", "ops", scopes=["custom:spectrum:report!server=alice/"], admin=True)
     assert not viewer.admin
     assert not may_decide(viewer)
     assert not may_set_preferences(viewer, "ops")
@@ -120,9 +120,9 @@ def test_an_administrators_server_has_no_rights_of_an_administrator() -> None:
     [
         [],
         ["access:services!service=spectrum"],
-        ["read:servers!server=bob/"],
-        ["read:servers!server=alice/", "read:servers!server=alice/gpu"],
-        ["read:servers!user=alice"],
+        ["custom:spectrum:report!server=bob/"],
+        ["custom:spectrum:report!server=alice/", "custom:spectrum:report!server=alice/gpu"],
+        ["custom:spectrum:report!user=alice"],
         ["access:servers!server=alice/"],  # of a visit
     ],
 )
@@ -140,7 +140,7 @@ def test_gpu_hours_are_ones_own_and_those_of_teams_that_one_leads() -> None:
     assert may_see_hours(bob, user="bob", team="flight")
     assert not may_see_hours(bob, user="alice", team="flight")
     assert may_see_hours(view("admin", admin=True), user="alice", team="flight")
-    server = view("alice", "ops", scopes=["read:servers!server=alice/gpu"])
+    server = view("alice", "ops", scopes=["custom:spectrum:report!server=alice/gpu"])
     assert not may_see_hours(server, user="alice", team="ops")
 
 

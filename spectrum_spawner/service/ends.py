@@ -196,12 +196,12 @@ class Ends:
     ) -> str:
         """Write a stop down, and do it; a sentence if the hub does not. Raises LedgerError."""
         async with self._slots:
-            await self._take_turn()
             server = servers[subject.key]
             action = self._decide(subject, standing, evidence, server)
             if action is None:
                 return ""
             await self._ledger.add([tell_cull(subject, standing, action, self._now())])
+            await self._take_turn()
             if not self._decide(subject, standing, evidence, server):
                 await self._tell_kept(subject, KEPT)
                 return ""

@@ -63,7 +63,9 @@ class Hub:
                     person = _read_person(model)
                     found[person.name] = person
                 except HubError as error:
-                    unreadable[str(model["name"])] = str(error)
+                    if not isinstance(model, dict) or not isinstance(model.get("name"), str):
+                        raise
+                    unreadable[model["name"]] = str(error)
         return found, unreadable
 
     async def find_person(self, name: str) -> Person | None:

@@ -15,7 +15,8 @@ from spectrum_spawner.service.servers import Server
 from spectrum_spawner.service.settings import ACT_SCOPE
 from spectrum_spawner.teams import Team, is_lead, teams_of
 
-SERVER_SCOPE = "read:servers!server="  # what a server's own token alone has, for that server
+# what a server's own token has, for that server
+SERVER_SCOPE = "custom:spectrum:report!server="
 
 
 @dataclass(frozen=True, kw_only=True)

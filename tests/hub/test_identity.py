@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 import pytest_asyncio
 
-from spectrum_spawner import accounts, names
+from spectrum_spawner import accounts, names, sharing
 from spectrum_spawner.identity import TableAuthenticator
 from spectrum_spawner.oauth import TOLD_AT
 from spectrum_spawner.views import Views
@@ -109,27 +109,30 @@ async def test_who_is_removed_from_a_group_starts_nothing_there_and_loses_nothin
     assert await cluster.find(flight.find_pod("alice"))
 
 
+@pytest.mark.parametrize("visit", ["by browser", "by a token"])
 @pytest.mark.parametrize("how", ["leaves the team", "is sent away"])
-async def test_whoever_is_in_a_teams_server_is_asked_about_and_out_without_a_request_of_theirs(
-    visited_hub: Hub, provider: Provider, how: str
+async def test_whoever_is_in_servers_of_others_is_asked_about_and_out_without_a_request_of_theirs(
+    visited_hub: Hub, provider: Provider, how: str, visit: str
 ) -> None:
     hub, account = visited_hub, accounts.account_of("flight")
     for sub in ("alice", "bob"):
         provider.tell(sub, groups=["flight"])
         async with Browser(find_url(hub)) as browser:
             assert (await browser.sign_in(sub)).status == 200
-    assert (await hub.start_server(account)).status == 201
-    server = hub.find_spawner(account).orm_spawner
+    for owner in (account, "bob"):
+        assert (await hub.start_server(owner)).status == 201
+    server, of_bob = (hub.find_spawner(owner).orm_spawner for owner in (account, "bob"))
 
     def is_in(*names: str) -> Callable[[], bool]:
         return lambda: sorted(share.user.name for share in server.shares) == sorted(names)
 
     await wait_until(is_in("alice", "bob"), within=10, what="the members")
-    # what her browser gets for the visit, and the server asks the hub with
-    visit = hub.app.users["alice"].new_api_token(
-        client_id=server.oauth_client.identifier, scopes=server.oauth_client.allowed_scopes
-    )
-    assert (await hub.call("GET", "/user", token=visit)).status == 200
+    sharing.share(hub.app.db, of_bob, hub.find_spawner("bob").team, "alice", hours=1)
+    # what her browser gets for the visit, and the server asks the hub with, or one of her own
+    client = server.oauth_client
+    of_browser = {"client_id": client.identifier, "scopes": client.allowed_scopes}
+    token = hub.app.users["alice"].new_api_token(**of_browser if visit == "by browser" else {})
+    assert (await hub.call("GET", "/user", token=token)).status == 200
     for sub in ("alice", "bob"):
         if how == "leaves the team":
             provider.tell(sub, groups=["choir"])
@@ -137,6 +140,7 @@ async def test_whoever_is_in_a_teams_server_is_asked_about_and_out_without_a_req
             provider.revoke(sub)
     # of bob, who is not there, the provider is asked later
     await wait_until(is_in("bob"), within=10, what="the end of her rights")
+    await wait_until(lambda: not of_bob.shares, within=10, what="the end of being a guest")
 
 
 async def test_no_start_while_nobody_knows_the_groups_and_nothing_is_written_for_it(

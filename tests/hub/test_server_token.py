@@ -46,7 +46,7 @@ async def test_it_says_whose_it_is_and_reaches_the_service_without_acting_there(
     answer = await hub.call("GET", "/user", token=token)
     assert (answer.status, answer.body["name"]) == (200, "alice")
     assert set(answer.body["scopes"]) == {
-        "read:servers!server=alice/",
+        "custom:spectrum:report!server=alice/",
         "access:services!service=spectrum",
         "read:users:groups!user=alice",
         "read:users:name!user=alice",

@@ -144,7 +144,7 @@ async def test_pages_of_a_server_say_to_each_whose_it_is_and_what_they_may_do(hu
         assert heading
         assert name
         told[visitor] = (name[1], heading[1], 'id="start"' in page)
-        sentence = "It can be opened once alice has started it."
+        sentence = "Your home page offers it once alice has started it."
         assert (sentence in page) is (visitor == "bob")
     assert told == {
         "alice": ("alice", "Your server is not running", True),

@@ -31,10 +31,11 @@ HUB_TOKEN = "hub-token"  # of the hub at the service's inside
 POOR_TOKEN = "test-poor-token"  # of a service that may get in, and nothing else
 ACCESS = "access:services!service=spectrum"
 ACT = "custom:spectrum:act"
+REPORT = "custom:spectrum:report"
 ROLES = [
     TEST_ROLE,
-    {"name": "user", "scopes": ["self", ACCESS, ACT]},
-    {"name": "server", "scopes": ["users:activity!user", "read:servers!server", ACCESS]},
+    {"name": "user", "scopes": ["self", ACCESS, ACT, f"{REPORT}!user"]},
+    {"name": "server", "scopes": ["users:activity!user", f"{REPORT}!server", ACCESS]},
     {
         "name": "spectrum-service",
         "services": ["spectrum"],
@@ -185,7 +186,8 @@ def _make_setup(namespace: str, port: int) -> Setup:
     spawner.continue_url = f"http://127.0.0.1:{port}/internal/continue"
     spawner.audit_token = HUB_TOKEN
     hub.custom_scopes = {
-        ACT: {"description": "Ask for, decide and stop things in Spectrum for oneself."}
+        ACT: {"description": "Ask for, decide and stop things in Spectrum for oneself."},
+        REPORT: {"description": "Tell Spectrum about one's own servers, as they do."},
     }
     hub.load_roles = ROLES
     hub.services = [

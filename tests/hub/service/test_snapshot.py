@@ -124,10 +124,11 @@ async def test_a_server_that_starts_or_stops_says_so(
 @pytest.mark.parametrize(
     ("query", "names", "sentence"),
     [
-        ("?after=-1", None, "after must be a number."),
-        ("?after=", None, "after must be a number."),
-        ("?limit=\u0663", None, "limit must be a number."),
-        ("?after=" + "9" * 19, None, "after must be a number."),
+        ("?after=-1", None, "after must be a number from 0 on."),
+        ("?after=", None, "after must be a number from 0 on."),
+        ("?after=" + "9" * 19, None, "after must be a number from 0 on."),
+        ("?limit=\u0663", None, "limit must be a number from 1 on."),
+        ("?limit=0", None, "limit must be a number from 1 on."),
         ("", "bob", "names must be a list of texts."),
         ("", ["bob", 7], "names must be a list of texts."),
         ("", ["bob"] * 1001, "Ask for 1000 people at most."),

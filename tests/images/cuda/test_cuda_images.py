@@ -14,9 +14,10 @@ from local.images import REPOSITORY, ensure_stored
 from local.paths import CHECKOUT, find_cache
 
 # Loads every library of the CUDA wheels as a server would find it, and prints what TensorFlow or
-# PyTorch says of itself. That of the driver is the node's.
+# PyTorch says of itself. Those of the driver and of RDMA are the node's.
 LOAD = """
 import ctypes, json, os, pathlib, sys
+NODES = ("libcuda.so", "libnvidia-ml.so", "libibverbs.so", "libmlx5.so", "librdmacm.so")
 listing = pathlib.Path("/opt/spectrum/share/spectrum/library-path")
 if listing.exists() and "LD_LIBRARY_PATH" not in os.environ:
     os.environ["LD_LIBRARY_PATH"] = ":".join(listing.read_text().split())
@@ -27,7 +28,7 @@ for path in pathlib.Path(sys.prefix).glob("lib/python3.*/site-packages/nvidia/**
         ctypes.CDLL(str(path))
         found += 1
     except OSError as error:
-        if "libcuda.so" not in str(error):
+        if not any(name in str(error) for name in NODES):
             missing[path.name] = str(error)
 """
 SAY_TENSORFLOW = """
