@@ -14,6 +14,7 @@ import random
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -40,10 +41,15 @@ class HubStub:
     dice: random.Random
     stops: dict[str, datetime] = field(default_factory=dict)
 
-    async def find_person(self, name: str) -> Person:
+    async def find_people(self, names: Iterable[str]) -> tuple[dict[str, Person], dict[str, str]]:
         await asyncio.sleep(self.dice.uniform(0, ANSWER))
-        server = Server(user=name, name="", team="ops", profile="gpu-1", started=now() - DAYS)
-        return Person(name=name, groups=frozenset(), servers=(server,))
+        started = now() - DAYS
+        servers = [
+            Server(user=name, name="", team="ops", profile="gpu-1", started=started)
+            for name in names
+        ]
+        people = [Person(name=s.user, groups=frozenset(), servers=(s,)) for s in servers]
+        return {person.name: person for person in people}, {}
 
     async def stop(self, user: str, _: str, **__: str) -> None:
         self.stops[user] = now()

@@ -67,8 +67,11 @@ def buildah() -> Iterator[Buildah]:
         yield buildah
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", VARIANTS)
-def test_an_image_for_gpus_is_built_by_an_argument(buildah: Buildah, name: str) -> None:
+def test_an_image_for_gpus_is_built_by_an_argument(
+    buildah: Buildah, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     variant = VARIANTS[name]
     stored = f"{REPOSITORY}/{name}-cuda:trial"
     needs = {"BASE_IMAGE": ensure_stored(variant.base, buildah), **variant.arguments}
@@ -79,6 +82,7 @@ def test_an_image_for_gpus_is_built_by_an_argument(buildah: Buildah, name: str) 
     finally:
         buildah.forget(stored)
     found, missing, has_cuda, three = json.loads(said.splitlines()[-1])
-    print(f"{name}: {found} libraries of CUDA load")  # noqa: T201 - for people to read
+    with capsys.disabled():
+        print(f"{name}: {found} libraries of CUDA load")  # noqa: T201 - for people to read
     assert (missing, has_cuda, three) == ({}, True, 3.0)
     assert found > 10
