@@ -36,7 +36,7 @@ require(["jquery", "jhapi"], ($, JHAPI) => {
   function showFailure() {
     clearInterval(clock);
     byId("progress-elapsed").textContent = `After ${elapsed()}`;
-    byId("progress-heading").textContent = "Your server did not start";
+    byId("progress-heading").textContent = `${pendingStart.whose} did not start`;
     bar.firstElementChild.classList.add("bg-danger");
     cancel.hidden = true;
     byId("progress-again").hidden = false;

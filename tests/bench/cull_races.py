@@ -43,13 +43,11 @@ class HubStub:
 
     async def find_people(self, names: Iterable[str]) -> tuple[dict[str, Person], dict[str, str]]:
         await asyncio.sleep(self.dice.uniform(0, ANSWER))
-        started = now() - DAYS
-        servers = [
-            Server(user=name, name="", team="ops", profile="gpu-1", started=started)
-            for name in names
-        ]
-        people = [Person(name=s.user, groups=frozenset(), servers=(s,)) for s in servers]
-        return {person.name: person for person in people}, {}
+        return {name: self._make_person(name) for name in names}, {}
+
+    def _make_person(self, name: str) -> Person:
+        server = Server(user=name, name="", team="ops", profile="gpu-1", started=now() - DAYS)
+        return Person(name=name, groups=frozenset(), servers=(server,))
 
     async def stop(self, user: str, _: str, **__: str) -> None:
         self.stops[user] = now()

@@ -16,7 +16,7 @@ from tests.hub.cluster import Cluster, find_teams
 from tests.hub.fault_proxy import FaultProxy
 from tests.hub.hub import Hub
 from tests.hub.provider import Browser, Provider, read_error, set_crypt_key
-from tests.hub.spawners import FLIGHT, OPS, make_spectrum
+from tests.hub.spawners import FLIGHT, OPS, Setup, make_spectrum
 from tests.hub.team import Team
 from tests.hub.volumes import find_claims, list_claims, offer_storage
 
@@ -25,6 +25,15 @@ from tests.hub.volumes import find_claims, list_claims, offer_storage
 def provider() -> Iterator[Provider]:
     with Provider() as provider:
         yield provider
+
+
+def make_setup(provider: Provider, namespace: str, **traits: object) -> Setup:
+    """A hub whose people the provider knows, with these traits of its authenticator."""
+    set_crypt_key("k")
+    setup = make_spectrum(namespace)
+    del setup.config.JupyterHub["load_groups"]
+    setup.config.merge(provider.make_config(**traits))
+    return setup
 
 
 @pytest_asyncio.fixture
@@ -36,11 +45,7 @@ async def hub(
     hub_namespace: str,
 ) -> Hub:
     """A hub with the teams flight and ops, whose people the provider knows."""
-    set_crypt_key("k")
-    setup = make_spectrum(hub_namespace)
-    del setup.config.JupyterHub["load_groups"]
-    setup.config.merge(provider.make_config())
-    return await start_hub(setup)
+    return await start_hub(make_setup(provider, hub_namespace))
 
 
 @pytest_asyncio.fixture
@@ -48,15 +53,10 @@ async def visited_hub(
     start_hub: Callable[..., Awaitable[Hub]], provider: Provider, flight: Team, hub_namespace: str
 ) -> Hub:
     """A hub that asks about visitors each second, and about others each five minutes."""
-    set_crypt_key("v")
-    setup = make_spectrum(hub_namespace)
-    del setup.config.JupyterHub["load_groups"]
-    setup.config.merge(
-        provider.make_config(
-            hub_namespace=hub_namespace, auth_refresh_age=300, visitors_refresh_age=1
-        )
+    rounds = {"auth_refresh_age": 300, "visitors_refresh_age": 1}
+    return await start_hub(
+        make_setup(provider, hub_namespace, hub_namespace=hub_namespace, **rounds)
     )
-    return await start_hub(setup)
 
 
 @pytest.fixture
@@ -171,15 +171,10 @@ async def templates_hub(
     start_hub: Callable[..., Awaitable[Hub]], provider: Provider, hub_namespace: str
 ) -> Hub:
     """A hub in which groups of labs become teams."""
-    set_crypt_key("k")
-    setup = make_spectrum(hub_namespace)
-    del setup.config.JupyterHub["load_groups"]
-    setup.config.merge(
-        provider.make_config(
-            hub_namespace=hub_namespace, team_templates={"labs": {"pattern": "labs/.+", "max": 9}}
-        )
+    templates = {"labs": {"pattern": "labs/.+", "max": 9}}
+    return await start_hub(
+        make_setup(provider, hub_namespace, hub_namespace=hub_namespace, team_templates=templates)
     )
-    return await start_hub(setup)
 
 
 async def test_a_group_that_a_template_matches_is_offered_as_a_team_at_sign_in(

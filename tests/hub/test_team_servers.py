@@ -97,6 +97,20 @@ async def test_its_pages_speak_of_the_team_and_of_no_account(hub: Hub, alice: st
     assert f">{ACCOUNT}<" not in page
 
 
+async def test_the_progress_page_speaks_of_the_team_also_when_the_start_has_failed(
+    hub: Hub, alice: str
+) -> None:
+    await wait_until(is_in(hub, "alice"), within=10)
+    spawner = hub.find_spawner(ACCOUNT)
+    spawner._spawn_pending = True
+    async with hub.sign_in("alice", USER_PASSWORD) as pages:
+        page = await pages.read(f"/spawn-pending/{quote(ACCOUNT)}")
+    spawner._spawn_pending = False
+    assert "Starting the server of team flight</h1>" in page
+    # what the script calls it once it knows that
+    assert 'whose: "The server of team flight",' in page
+
+
 async def test_whoever_the_provider_has_sent_away_starts_none(
     hub: Hub, alice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
